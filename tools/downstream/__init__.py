@@ -1,0 +1,1 @@
+"""A downstream fork kept as a patch queue over pinned upstream releases."""

@@ -1,0 +1,1 @@
+"""One module per door: a parser and a translation, nothing else."""

@@ -1,0 +1,1 @@
+"""Code that admits some GPU architectures and not others."""

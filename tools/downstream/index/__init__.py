@@ -1,0 +1,1 @@
+"""A package index that shadows upstream's names with ours."""

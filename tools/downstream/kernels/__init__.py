@@ -1,0 +1,1 @@
+"""Ahead-of-time modules and their proof in machine code."""

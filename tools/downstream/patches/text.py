@@ -1,0 +1,88 @@
+"""A patch file as bytes in which every byte is owned: header, file headers, hunks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ChangeKind(StrEnum):
+    """What a file patch does to its file."""
+
+    MODIFY = "modify"
+    ADD = "add"
+    DELETE = "delete"
+    RENAME = "rename"  # with or without hunks
+    COPY = "copy"
+    MODE = "mode"  # mode only
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hunk:
+    """One hunk: the lines it wants to find, and those it leaves.
+
+    ``body`` holds (sign, line) pairs, sign one of ``" "``, ``"-"``, ``"+"``; a
+    line keeps its LF, and lacks it only where the ``\\`` marker says so.
+    """
+
+    number: int  # 1-based within its file patch
+    old_start: int
+    old_count: int
+    new_start: int
+    new_count: int
+    section: bytes  # text after the second @@
+    body: tuple[tuple[str, bytes], ...]
+    raw: bytes  # exactly as in the patch file, @@ line included
+    at: int  # 1-based line of the @@ line in the patch file
+
+    @property
+    def old(self) -> tuple[bytes, ...]:
+        return tuple(line for sign, line in self.body if sign != "+")
+
+    @property
+    def new(self) -> tuple[bytes, ...]:
+        return tuple(line for sign, line in self.body if sign != "-")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilePatch:
+    """The part of a patch that concerns one file.
+
+    Paths have the strip level (``-p``) taken off; ``old_path`` is None for a
+    file that is added, ``new_path`` for one that is deleted.
+    """
+
+    kind: ChangeKind
+    old_path: str | None
+    new_path: str | None
+    old_mode: int | None = None
+    new_mode: int | None = None
+    hunks: tuple[Hunk, ...] = ()
+    raw_header: bytes = b""  # from the first byte after the previous part up to the first hunk
+    trailer: bytes = b""  # bytes after the last hunk that belong to no hunk (blank lines, a mail signature)
+    at: int = 1  # 1-based line in the patch file where raw_header begins
+
+    @property
+    def path(self) -> str:
+        """The name to report: the file's path after the patch, else before it."""
+        path = self.new_path if self.new_path is not None else self.old_path
+        assert path is not None
+        return path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patch:
+    """A patch file. ``to_bytes`` of an unchanged patch is the file, byte for byte."""
+
+    name: str  # as the series names it, subfolder included
+    header: bytes  # everything before the first file header
+    files: tuple[FilePatch, ...]
+    strip: int = 1
+
+    def to_bytes(self) -> bytes:
+        parts = [self.header]
+        for file in self.files:
+            parts.append(file.raw_header)
+            parts.extend(hunk.raw for hunk in file.hunks)
+            parts.append(file.trailer)
+        return b"".join(parts)

@@ -1,0 +1,162 @@
+"""VERSIONS.toml: which releases ship together, and what their files must hash to."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from downstream.errors import PinError
+from downstream.trees.layout import Layout
+
+FILE = "VERSIONS.toml"
+SCHEMA = 1
+LOCAL_LABEL = "sm120"
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upstream:
+    """A project we carry patches for: its package, its repository, and how the two differ."""
+
+    name: str
+    package: str  # as the index knows it
+    repository: str  # URL
+    tag: str  # with {version}
+    layout: Layout
+    version_file: str  # repository path of the file that holds the runtime version
+
+    def tag_of(self, version: Version) -> str:
+        return self.tag.format(version=version)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pin:
+    """One upstream of one line: the release, its digests, and our build count on it."""
+
+    line: str
+    upstream: Upstream
+    version: Version
+    revision: int
+    sha256: Mapping[str, str]  # wheel file name -> hex digest
+
+    @property
+    def local_version(self) -> Version:
+        """Our build's version: upstream's with ``+sm120.N``."""
+        return Version(f"{self.version}+{LOCAL_LABEL}.{self.revision}")
+
+    def __str__(self) -> str:
+        return f"{self.line}/{self.upstream.name} {self.version}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """Releases shipped together, with a series of their own."""
+
+    name: str
+    pins: Mapping[str, Pin]  # by upstream name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pins:
+    """All of VERSIONS.toml."""
+
+    root: Path  # the folder it lies in
+    upstreams: Mapping[str, Upstream]
+    lines: Mapping[str, Line]
+
+    def line(self, name: str) -> Line:
+        if name not in self.lines:
+            raise PinError(FILE, f"has no line '{name}'", f"choose one of: {', '.join(self.lines)}")
+        return self.lines[name]
+
+    def pin(self, line: str, upstream: str) -> Pin:
+        pins = self.line(line).pins
+        if upstream not in pins:
+            raise PinError(FILE, f"line '{line}' does not pin '{upstream}'", f"choose one of: {', '.join(pins)}")
+        return pins[upstream]
+
+    def series_folder(self, pin: Pin) -> Path:
+        return self.root / "patches" / pin.line / pin.upstream.name
+
+    def overlay_folder(self, upstream: Upstream) -> Path:
+        return self.root / "overlay" / upstream.name
+
+
+def load(root: Path) -> Pins:
+    """Read *root*/VERSIONS.toml. Raises PinError with the place of the fault."""
+    path = root / FILE
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as exc:
+        raise PinError(str(path), "does not exist", "run from a checkout of the overlay") from exc
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
+        raise PinError(str(path), str(exc)) from exc
+    if raw.get("schema") != SCHEMA:
+        raise PinError(FILE, f"schema is {raw.get('schema')!r}, this tool reads {SCHEMA}")
+    upstreams = {name: _upstream(name, fields) for name, fields in _tables(raw, "upstreams").items()}
+    lines = {}
+    for line, fields in _tables(raw, "lines").items():
+        pins = {}
+        for upstream in _tables(fields, "", place=f"[lines.{line}]"):
+            if upstream not in upstreams:
+                raise PinError(FILE, f"[lines.{line}.{upstream}] names an upstream that [upstreams] lacks")
+            pins[upstream] = _pin(line, upstreams[upstream], fields[upstream])
+        lines[line] = Line(name=line, pins=pins)
+    return Pins(root=root, upstreams=upstreams, lines=lines)
+
+
+def _tables(raw: Mapping[str, Any], key: str, *, place: str = "") -> Mapping[str, Any]:
+    tables = raw.get(key) if key else raw
+    where = place or f"[{key}]"
+    if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
+        raise PinError(FILE, f"{where} must hold tables")
+    return tables
+
+
+def _field(table: Mapping[str, Any], key: str, kind: type[_T], place: str) -> _T:
+    value = table.get(key)
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise PinError(FILE, f"{place}: '{key}' must be a {kind.__name__}, it is {value!r}")
+    return value
+
+
+def _upstream(name: str, fields: Mapping[str, Any]) -> Upstream:
+    place = f"[upstreams.{name}]"
+    tag = _field(fields, "tag", str, place)
+    if "{version}" not in tag:
+        raise PinError(FILE, f"{place}: 'tag' must contain {{version}}, it is {tag!r}")
+    layout = _field(fields, "layout", dict, place)
+    return Upstream(
+        name=name,
+        package=_field(fields, "package", str, place),
+        repository=_field(fields, "repository", str, place),
+        tag=tag,
+        layout=Layout(tuple((str(repository), str(wheel)) for repository, wheel in layout.items())),
+        version_file=_field(fields, "version-file", str, place),
+    )
+
+
+def _pin(line: str, upstream: Upstream, fields: Mapping[str, Any]) -> Pin:
+    place = f"[lines.{line}.{upstream.name}]"
+    text = _field(fields, "version", str, place)
+    try:
+        version = Version(text)
+    except InvalidVersion as exc:
+        raise PinError(FILE, f"{place}: '{text}' is no version (PEP 440)") from exc
+    revision = _field(fields, "revision", int, place)
+    if version.local or revision < 1:
+        raise PinError(FILE, f"{place}: version must have no local part and revision be 1 or more")
+    sha256 = _field(fields, "sha256", dict, place)
+    for name, digest in sha256.items():
+        if not (isinstance(digest, str) and len(digest) == 64 and set(digest) <= set("0123456789abcdef")):
+            raise PinError(FILE, f"{place}: sha256 of {name} is not 64 lower-case hex digits")
+        if canonicalize_name(name.split("-")[0]) != canonicalize_name(upstream.package):
+            raise PinError(FILE, f"{place}: {name} is no file of package {upstream.package}")
+    return Pin(line=line, upstream=upstream, version=version, revision=revision, sha256=sha256)

@@ -1,0 +1,1 @@
+"""Where a hunk goes in another release, and how sure we are."""

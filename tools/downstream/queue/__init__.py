@@ -1,0 +1,1 @@
+"""The patch queue carried from one release to the next."""

@@ -1,0 +1,1 @@
+"""One writer per format over the verdict model."""

@@ -1,0 +1,1 @@
+"""The files of one release, wherever they are kept, read by repository path."""

@@ -1,0 +1,1 @@
+"""Published wheels rewritten with the series and the overlay applied."""
