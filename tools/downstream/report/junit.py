@@ -1,0 +1,72 @@
+"""Results as JUnit XML: a suite per patch, a case per hunk."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from xml.etree import ElementTree as ET
+
+from downstream.placing.verdict import HunkStatus, PatchResult
+from downstream.report.context import Located, ReportContext, decoded, located, printable
+from downstream.report.wording import ADVICE, meaning, since
+
+_NOT_XML = re.compile("[^\t\n -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def render(results: Sequence[PatchResult], *, context: ReportContext) -> str:
+    """Return the document; a malformed hunk is an error, any other that is not fine a failure."""
+    root = ET.Element("testsuites", name=_text(f"{context.command} {context.title}".strip()))
+    places = list(located(results, context))
+    for result in results:
+        mine = [place for place in places if place.patch is result]
+        suite = ET.SubElement(root, "testsuite", name=_text(result.patch))
+        for place in mine:
+            _case(suite, place)
+        if not mine:
+            _whole(suite, result)
+        _count(suite)
+    _count(root)
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _case(suite: ET.Element, place: Located) -> None:
+    name = f"{place.file.path} {place.subject}" + (f" line {place.old_line}" if place.old_line else "")
+    case = ET.SubElement(
+        suite,
+        "testcase",
+        classname=_text(place.patch.patch),
+        name=_text(name),
+        file=_text(place.path),
+        line=str(place.at),
+    )
+    said = f"{place.status.value}: {meaning(place)}" + (f" ({since(place)})" if place.since else "")
+    if place.status.fine:
+        review = f"\nreview: {place.hunk.review}" if place.hunk and place.hunk.review else ""
+        ET.SubElement(case, "system-out").text = _text(said + review)
+        return
+    fault = "error" if place.status is HunkStatus.MALFORMED else "failure"
+    mark = ET.SubElement(case, fault, type=place.status.value, message=_text(said))
+    lines = [f"{line:>7} | {decoded(text)}" for line, text in place.hunk.found] if place.hunk else []
+    if place.hunk and place.hunk.candidates:
+        lines.append(f"its old text stands at: {', '.join(map(str, place.hunk.candidates))}")
+    mark.text = "\n".join(_text(line) for line in (*lines, f"next: {ADVICE[place.status]}"))
+
+
+def _whole(suite: ET.Element, result: PatchResult) -> None:
+    case = ET.SubElement(suite, "testcase", classname=_text(result.patch), name="patch")
+    if not result.fine:
+        said = f"{result.status.value}: {result.reason}".rstrip(": ")
+        ET.SubElement(case, "error", type=result.status.value, message=_text(said))
+
+
+def _count(element: ET.Element) -> None:
+    cases = list(element.iter("testcase"))
+    element.set("tests", str(len(cases)))
+    for fault in ("failure", "error"):
+        element.set(f"{fault}s", str(sum(case.find(fault) is not None for case in cases)))
+
+
+def _text(text: str) -> str:
+    """Only what XML 1.0 may hold; the rest is shown escaped."""
+    return _NOT_XML.sub(lambda found: repr(found[0])[1:-1], printable(text).replace("\\x0a", "\n"))

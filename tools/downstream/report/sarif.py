@@ -1,0 +1,107 @@
+"""Results as SARIF 2.1.0, the format that code scanning services take (OASIS, 27 March 2020)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from downstream.placing.verdict import HunkStatus, PatchResult
+from downstream.report.context import Located, ReportContext, located, printable
+from downstream.report.json import dumps
+from downstream.report.wording import ADVICE, MEANING, meaning, since
+
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+TOOL = "sm120-overlay"
+
+
+def render(results: Sequence[PatchResult], *, context: ReportContext) -> str:
+    """Return a log with a result per hunk that needs eyes, placed at the hunk in its patch file."""
+    found = [entry for place in located(results, context) if (entry := _result(place, context))]
+    found += [
+        result(
+            rule=HunkStatus.MALFORMED.value,
+            level="error",
+            message=patch.reason or patch.status.value,
+            path=context.patch_path(patch.patch),
+            line=1,
+            identity=(patch.patch,),
+        )
+        for patch in results
+        if not patch.fine and not patch.files
+    ]
+    rules = {status.value: MEANING[status] for status in ADVICE} | {
+        HunkStatus.UPSTREAMED.value: MEANING[HunkStatus.UPSTREAMED],
+        "review": "the function or kernel around a hunk that applies has changed",
+    }
+    return log(found, rules=rules)
+
+
+def log(results: Iterable[Mapping[str, Any]], *, rules: Mapping[str, str]) -> str:
+    """Return a SARIF log of *results* (see ``result``); *rules* maps each rule's id to its sentence."""
+    ids = list(rules)
+    described = [{"id": rule, "shortDescription": {"text": text}} for rule, text in rules.items()]
+    run = {
+        "tool": {"driver": {"name": TOOL, "rules": described}},
+        "originalUriBaseIds": {"ROOT": {"description": {"text": "the overlay's folder"}}},
+        "columnKind": "unicodeCodePoints",
+        "results": [{**entry, "ruleIndex": ids.index(entry["ruleId"])} for entry in results],
+    }
+    return dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]})
+
+
+def result(
+    *,
+    rule: str,
+    level: str,
+    message: str,
+    path: str,
+    line: int,
+    identity: Sequence[str],
+    end_line: int | None = None,
+    upstream: str = "",
+) -> dict[str, Any]:
+    """Return one result for ``log``.
+
+    *level* is ``error``, ``warning`` or ``note``; *path* is relative to the
+    overlay; *identity* is what stays equal from run to run, so that a service
+    knows a result again; *upstream* names the place in the release.
+    """
+    region = {"startLine": line} | ({"endLine": end_line} if end_line is not None else {})
+    uri = quote(path.encode("utf-8", "surrogateescape"))
+    location: dict[str, Any] = {
+        "physicalLocation": {"artifactLocation": {"uri": uri, "uriBaseId": "ROOT"}, "region": region}
+    }
+    if upstream:
+        location["logicalLocations"] = [{"fullyQualifiedName": printable(upstream)}]
+    digest = hashlib.sha256("\0".join((rule, *identity)).encode("utf-8", "surrogateescape")).hexdigest()
+    return {
+        "ruleId": rule,
+        "level": level,
+        "message": {"text": printable(message)},
+        "locations": [location],
+        "partialFingerprints": {"verdict/v1": digest[:32]},
+    }
+
+
+def _result(place: Located, context: ReportContext) -> dict[str, Any] | None:
+    if not place.status.fine:
+        rule, level, text = place.status.value, "error", meaning(place)
+    elif place.hunk and place.hunk.review:
+        rule, level, text = "review", "warning", place.hunk.review
+    elif place.status is HunkStatus.UPSTREAMED:
+        rule, level, text = place.status.value, "note", meaning(place)
+    else:
+        return None
+    parts = (place.subject, context.title, text, since(place), ADVICE.get(place.status, ""))
+    where = f"{place.file.path}:{place.old_line}" if place.old_line else place.file.path
+    return result(
+        rule=rule,
+        level=level,
+        message=": ".join(part for part in parts if part),
+        path=place.path,
+        line=place.at,
+        identity=(place.patch.patch, place.file.path, place.subject),
+        upstream=where,
+    )

@@ -1,0 +1,89 @@
+"""What a verdict means and what to do about it, in the same words in every format."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from downstream.placing.verdict import HunkStatus, PatchResult, PatchStatus
+from downstream.report.context import Located
+
+MEANING = {
+    HunkStatus.CLEAN: "applies where it stands",
+    HunkStatus.OFFSET: "applies, moved with the lines around it",
+    HunkStatus.MERGED: "placed by a three-way merge: lines around it changed",
+    HunkStatus.UPSTREAMED: "the release has this change already",
+    HunkStatus.MISPLACED: "its text stands only where it does not belong",
+    HunkStatus.AMBIGUOUS: "its text stands in several places and nothing tells them apart",
+    HunkStatus.CONFLICT: "the lines it changes are not there as it wants them",
+    HunkStatus.FILE_GONE: "the release has no such file",
+    HunkStatus.FILE_MOVED: "the file has another path in the release",
+    HunkStatus.LINE_ENDINGS: "equal but for CR LF against LF",
+    HunkStatus.MALFORMED: "this is no well-formed diff",
+}
+
+ADVICE = {
+    HunkStatus.MISPLACED: "compare the candidates with the function the patch was made for; never let a tool pick one",
+    HunkStatus.AMBIGUOUS: "give the tree the series was made against (--base), or more context lines in the patch",
+    HunkStatus.CONFLICT: "rewrite the change against the lines shown",
+    HunkStatus.FILE_GONE: "find out where the code went, or drop the patch",
+    HunkStatus.FILE_MOVED: "check that the new file is the same code, then change the path in the patch",
+    HunkStatus.LINE_ENDINGS: "remake the patch with the line ends of the file; files are never converted",
+    HunkStatus.MALFORMED: "remake the patch from the files; counts and lines must agree",
+}
+
+# Worst first, as they are counted at the end of a report.
+PATCH_ORDER = (
+    PatchStatus.MALFORMED,
+    PatchStatus.CONFLICT,
+    PatchStatus.PARTLY_UPSTREAMED,
+    PatchStatus.UPSTREAMED,
+    PatchStatus.REFRESHED,
+    PatchStatus.UNMODIFIED,
+)
+
+
+def meaning(place: Located) -> str:
+    """The reason of this very hunk, else what its status means in general."""
+    return place.reason or MEANING[place.status]
+
+
+def since(place: Located) -> str:
+    """``since 0.6.12``, or nothing where no releases were walked."""
+    return f"since {place.since}" if place.since else ""
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 hunk``, ``2 hunks``, ``2 patches``."""
+    plural = "es" if noun.endswith("ch") else "s"
+    return f"{number} {noun}{plural if number != 1 else ''}"
+
+
+def hunk_counts(statuses: Iterable[HunkStatus]) -> str:
+    """``3 clean, 1 offset``, in the order of HunkStatus."""
+    counts = Counter(statuses)
+    return ", ".join(f"{counts[status]} {status.value}" for status in HunkStatus if counts[status])
+
+
+def totals(results: Sequence[PatchResult]) -> str:
+    """``2 patches: 1 conflict, 1 unmodified; 4 hunks: 3 clean, 1 conflict``."""
+    patches = Counter(result.status for result in results)
+    hunks = [hunk for result in results for hunk in result.hunks]
+    by_patch = ", ".join(f"{patches[status]} {status.value}" for status in PATCH_ORDER if patches[status])
+    by_hunk = hunk_counts(hunk.status for hunk in hunks)
+    parts = [counted(len(results), "patch") + (f": {by_patch}" if by_patch else "")]
+    if hunks:
+        parts.append(f"{counted(len(hunks), 'hunk')}: {by_hunk}")
+    if review := sum(hunk.review is not None for hunk in hunks):
+        parts.append(f"{review} to review")
+    return "; ".join(parts)
+
+
+def size(count: int) -> str:
+    """Bytes for people: ``0 B``, ``1.2 MB`` (decimal units)."""
+    amount = float(count)
+    for unit in ("B", "kB", "MB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} GB"
