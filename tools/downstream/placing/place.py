@@ -1,0 +1,168 @@
+"""One hunk, carried from the release it was written for to another one through the line map (DESIGN 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from downstream.patches.text import Hunk
+from downstream.placing import gnu
+from downstream.placing.doubt import review, rivals, stranger
+from downstream.placing.linemap import LineMap
+from downstream.placing.lines import count, occurrences
+from downstream.placing.merge import Carry, Change, apply, carry, changes_of
+from downstream.placing.refuse import listed, refused
+from downstream.placing.verdict import HunkResult, HunkStatus
+
+WINDOW = 20  # lines of the base around a hunk in which its changes may slide
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """A hunk's verdict, and the changes that it makes to the input file (none when it is not placed)."""
+
+    hunk: Hunk
+    result: HunkResult
+    changes: tuple[Change, ...] = ()
+    rewritten: bool = False  # the hunk's text no longer says what it changes: it has to be written anew
+
+
+def place(path: str, hunk: Hunk, at: int, through: LineMap) -> Placement:
+    """Place *hunk*, whose first old line is line *at* (0-based) of ``through.old``, in ``through.new``.
+
+    ``HunkResult.line`` is left to the caller, who knows what earlier hunks added above.
+    """
+    blank = HunkResult(path=path, number=hunk.number, status=HunkStatus.CONFLICT, old_line=at + 1)
+    return (
+        _whole(blank, hunk, at, through)
+        or _upstreamed(blank, hunk, at, through)
+        or _merged(blank, hunk, at, through)
+        or Placement(hunk=hunk, result=refused(blank, hunk, at, through))
+    )
+
+
+def _whole(blank: HunkResult, hunk: Hunk, at: int, through: LineMap) -> Placement | None:
+    """The old text stands whole at the mapped place."""
+    first = _mapped_whole(hunk, at, through)
+    if first is None:
+        return None
+    result = replace(blank, candidates=(first + 1,))
+    if (
+        _stands_at(through.new, hunk.new, first)
+        and len(hunk.new) > len(hunk.old)
+        and not _stands_in(through.old, hunk.new)
+    ):
+        reason = "both its old and its new text stand here: repeated lines hide whether upstream took it"
+        return Placement(hunk=hunk, result=replace(result, status=HunkStatus.AMBIGUOUS, reason=reason))
+    equals = rivals(blank.path, hunk, at, first, through)
+    if equals:
+        places = tuple(sorted(line + 1 for line in (first, *equals)))
+        reason = f"its text stands equally well at lines {listed(places)}: upstream has a new copy of this code"
+        return Placement(
+            hunk=hunk, result=replace(result, status=HunkStatus.AMBIGUOUS, reason=reason, candidates=places)
+        )
+    elsewhere = stranger(blank.path, at, first, through)
+    if elsewhere:
+        return Placement(hunk=hunk, result=replace(result, status=HunkStatus.MISPLACED, reason=elsewhere))
+    offset = first + 1 - gnu.old_first_line(hunk)
+    placed = replace(
+        blank,
+        status=HunkStatus.OFFSET if offset else HunkStatus.CLEAN,
+        offset=offset,
+        review=review(blank.path, at, first, through),
+    )
+    return Placement(hunk=hunk, result=placed, changes=tuple(changes_of(hunk, first)))
+
+
+def _mapped_whole(hunk: Hunk, at: int, through: LineMap) -> int | None:
+    """Return the new 0-based line of the hunk's old text where the map, or failing it the gap in it, has it whole."""
+    size = len(hunk.old)
+    if size == 0:
+        first = through.before(at) + 1
+        adjacent = through.is_mapped(at - 1) and through.is_mapped(at) and through.after(at) == first
+        return first if adjacent else None
+    first = through.image(at)
+    if (
+        first >= 0
+        and through.image(at + size - 1) == first + size - 1
+        and all(map(through.is_mapped, range(at, at + size)))
+    ):
+        return first
+    # The diff may have aligned repeated lines across the hunk. A text that is unique in both files
+    # needs no map, only a place that does not contradict it.
+    low, high = through.before(at) + 1, through.after(at + size)
+    inside = list(occurrences(through.new, hunk.old, start=low, end=high))
+    unique = (
+        len(inside) == 1 and count(through.new, hunk.old, limit=2) == 1 and count(through.old, hunk.old, limit=2) == 1
+    )
+    return inside[0] if unique else None
+
+
+def _upstreamed(blank: HunkResult, hunk: Hunk, at: int, through: LineMap) -> Placement | None:
+    """The whole new text stands at the mapped place, the old one does not, and the old release had it nowhere."""
+    if all(sign != "+" for sign, _ in hunk.body):
+        return None  # a pure deletion is judged by its neighbours, in _merged
+    low, high = through.before(at) + 1, through.after(at + len(hunk.old))
+    standing = list(occurrences(through.new, hunk.new, start=low, end=high))
+    if len(standing) != 1 or _stands_in(through.old, hunk.new):
+        return None
+    if hunk.old and next(occurrences(through.new, hunk.old, start=low, end=high), None) is not None:
+        return None
+    return _taken(blank, hunk, standing[0])
+
+
+def _taken(blank: HunkResult, hunk: Hunk, line: int) -> Placement:
+    result = replace(blank, status=HunkStatus.UPSTREAMED, reason=f"upstream has it, at line {line + 1}")
+    return Placement(hunk=hunk, result=replace(result, candidates=(line + 1,)))
+
+
+def _merged(blank: HunkResult, hunk: Hunk, at: int, through: LineMap) -> Placement | None:
+    """Every change of the hunk is either made by upstream already or free to be made."""
+    carried = [carry(change, through) for change in _canonical(hunk, at, through.old)]
+    if not carried or any(one.carry is Carry.BLOCKED for one in carried):
+        return None
+    fresh = [one for one in carried if one.carry is Carry.FRESH]
+    if not fresh:
+        return _taken(blank, hunk, carried[0].first)
+    elsewhere = stranger(blank.path, fresh[0].change.first, fresh[0].first, through)
+    if elsewhere:
+        result = replace(blank, status=HunkStatus.MISPLACED, reason=elsewhere, candidates=(fresh[0].first + 1,))
+        return Placement(hunk=hunk, result=result)
+    taken = len(carried) - len(fresh)
+    reason = (
+        f"{taken} of its {len(carried)} changes are upstream already" if taken else "upstream changed lines around it"
+    )
+    first = through.image(at) if hunk.old and through.is_mapped(at) else through.before(at) + 1
+    placed = replace(
+        blank,
+        status=HunkStatus.MERGED,
+        reason=reason,
+        offset=first + 1 - gnu.old_first_line(hunk),
+        review=review(blank.path, fresh[0].change.first, fresh[0].first, through),
+    )
+    changes = tuple(Change(one.first, one.end, one.change.added) for one in fresh)
+    return Placement(hunk=hunk, result=placed, changes=changes, rewritten=True)
+
+
+def _canonical(hunk: Hunk, at: int, old: Sequence[bytes]) -> list[Change]:
+    """The hunk's changes aligned as the map aligns upstream's, so that equal changes of repeated lines look equal."""
+    low, high = max(0, at - WINDOW), min(len(old), at + len(hunk.old) + WINDOW)
+    before = list(old[low:high])
+    after = apply(before, [Change(one.first - low, one.end - low, one.added) for one in changes_of(hunk, at)])
+    own = LineMap(before, after)
+    found: list[Change] = []
+    line, image = -1, -1  # the last mapped pair
+    for next_line in (*filter(own.is_mapped, range(len(before))), len(before)):
+        next_image = own.image(next_line)
+        if next_line - line > 1 or next_image - image > 1:
+            found.append(Change(line + 1 + low, next_line + low, tuple(after[image + 1 : next_image])))
+        line, image = next_line, next_image
+    return found
+
+
+def _stands_at(lines: Sequence[bytes], text: Sequence[bytes], at: int) -> bool:
+    return list(lines[at : at + len(text)]) == list(text)
+
+
+def _stands_in(lines: Sequence[bytes], text: Sequence[bytes]) -> bool:
+    return bool(text) and next(occurrences(lines, text), None) is not None
