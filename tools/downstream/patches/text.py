@@ -61,6 +61,7 @@ class FilePatch:
     raw_header: bytes = b""  # from the first byte after the previous part up to the first hunk
     trailer: bytes = b""  # bytes after the last hunk that belong to no hunk (blank lines, a mail signature)
     at: int = 1  # 1-based line in the patch file where raw_header begins
+    crlf: bool = False  # its header lines end in CR LF: GNU patch then drops the CR of every line of the hunks
 
     @property
     def path(self) -> str:
