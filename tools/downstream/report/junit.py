@@ -8,18 +8,18 @@ from xml.etree import ElementTree as ET
 
 from downstream.placing.verdict import HunkStatus, PatchResult
 from downstream.report.context import Located, ReportContext, decoded, located, printable
-from downstream.report.wording import ADVICE, meaning, since
+from downstream.report.wording import ADVICE, meaning, since, to_review
 
 _NOT_XML = re.compile("[^\t\n -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def render(results: Sequence[PatchResult], *, context: ReportContext) -> str:
     """Return the document; a malformed hunk is an error, any other that is not fine a failure."""
-    root = ET.Element("testsuites", name=_text(f"{context.command} {context.title}".strip()))
+    root = ET.Element("testsuites", name=legal(f"{context.command} {context.title}".strip()))
     places = list(located(results, context))
     for result in results:
         mine = [place for place in places if place.patch is result]
-        suite = ET.SubElement(root, "testsuite", name=_text(result.patch))
+        suite = ET.SubElement(root, "testsuite", name=legal(result.patch))
         for place in mine:
             _case(suite, place)
         if not mine:
@@ -35,29 +35,29 @@ def _case(suite: ET.Element, place: Located) -> None:
     case = ET.SubElement(
         suite,
         "testcase",
-        classname=_text(place.patch.patch),
-        name=_text(name),
-        file=_text(place.path),
+        classname=legal(place.patch.patch),
+        name=legal(name),
+        file=legal(place.path),
         line=str(place.at),
     )
     said = f"{place.status.value}: {meaning(place)}" + (f" ({since(place)})" if place.since else "")
     if place.status.fine:
-        review = f"\nreview: {place.hunk.review}" if place.hunk and place.hunk.review else ""
-        ET.SubElement(case, "system-out").text = _text(said + review)
+        review = to_review(place)
+        ET.SubElement(case, "system-out").text = legal(said + (f"\nreview: {review}" if review else ""))
         return
     fault = "error" if place.status is HunkStatus.MALFORMED else "failure"
-    mark = ET.SubElement(case, fault, type=place.status.value, message=_text(said))
+    mark = ET.SubElement(case, fault, type=place.status.value, message=legal(said))
     lines = [f"{line:>7} | {decoded(text)}" for line, text in place.hunk.found] if place.hunk else []
     if place.hunk and place.hunk.candidates:
         lines.append(f"its old text stands at: {', '.join(map(str, place.hunk.candidates))}")
-    mark.text = "\n".join(_text(line) for line in (*lines, f"next: {ADVICE[place.status]}"))
+    mark.text = "\n".join(legal(line) for line in (*lines, f"next: {ADVICE[place.status]}"))
 
 
 def _whole(suite: ET.Element, result: PatchResult) -> None:
-    case = ET.SubElement(suite, "testcase", classname=_text(result.patch), name="patch")
+    case = ET.SubElement(suite, "testcase", classname=legal(result.patch), name="patch")
     if not result.fine:
         said = f"{result.status.value}: {result.reason}".rstrip(": ")
-        ET.SubElement(case, "error", type=result.status.value, message=_text(said))
+        ET.SubElement(case, "error", type=result.status.value, message=legal(said))
 
 
 def _count(element: ET.Element) -> None:
@@ -67,6 +67,6 @@ def _count(element: ET.Element) -> None:
         element.set(f"{fault}s", str(sum(case.find(fault) is not None for case in cases)))
 
 
-def _text(text: str) -> str:
+def legal(text: str) -> str:
     """Only what XML 1.0 may hold; the rest is shown escaped."""
     return _NOT_XML.sub(lambda found: repr(found[0])[1:-1], printable(text).replace("\\x0a", "\n"))

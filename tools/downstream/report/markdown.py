@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from downstream.placing.verdict import HunkStatus, PatchResult
 from downstream.report.context import Located, ReportContext, decoded, located, printable
-from downstream.report.wording import ADVICE, hunk_counts, meaning, since, size, totals
+from downstream.report.wording import ADVICE, hunk_counts, meaning, since, size, to_review, totals
 
 MARKS = {True: "✅", False: "❌"}
 _SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_[]<>|#~"})
@@ -15,7 +15,7 @@ _SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_[]<
 def render(results: Sequence[PatchResult], *, context: ReportContext) -> str:
     """Return a section with a heading, a table of patches, and details per patch that needs a person."""
     lines = [f"### {escaped(context.title)}", ""]
-    lines += ["| | patch | verdict | hunks | since |", "| --- | --- | --- | --- | --- |"]
+    lines += ["| | patch | verdict | hunks |", "| --- | --- | --- | --- |"]
     lines += [_row(result) for result in results]
     lines += ["", totals(results) + (f"; {size(context.fetched)} fetched" if context.fetched is not None else "")]
     places = list(located(results, context))
@@ -41,8 +41,8 @@ def fenced(text: str, language: str = "") -> list[str]:
 
 
 def code(text: str) -> str:
-    """Return *text* as inline code; backticks and bars in it cannot end it or a cell."""
-    shown = printable(text).replace("|", "\\|")
+    """Return *text* as inline code that no backtick in it can end (in a table, escape its bars too)."""
+    shown = printable(text)
     if "`" not in shown:
         return f"`{shown}`"
     fence = "`" * (max(len(run) for run in _runs(shown)) + 1)
@@ -60,14 +60,13 @@ def _runs(text: str) -> Iterator[str]:
 
 
 def _row(result: PatchResult) -> str:
-    counts = hunk_counts(hunk.status for hunk in result.hunks) or escaped(result.reason)
-    releases = ", ".join(sorted({hunk.since for hunk in result.hunks if hunk.since}))
-    return f"| {MARKS[result.fine]} | {code(result.patch)} | {result.status.value} | {counts} | {releases} |"
+    counts = hunk_counts(result.hunks) or escaped(result.reason)
+    name = code(result.patch).replace("|", "\\|")
+    return f"| {MARKS[result.fine]} | {name} | {result.status.value} | {counts} |"
 
 
 def _notable(place: Located) -> bool:
-    reviewed = place.hunk is not None and place.hunk.review is not None
-    return reviewed or not place.status.fine or place.status is HunkStatus.UPSTREAMED
+    return bool(to_review(place)) or not place.status.fine or place.status is HunkStatus.UPSTREAMED
 
 
 def _details(result: PatchResult, places: Sequence[Located]) -> list[str]:
@@ -86,8 +85,8 @@ def _place(place: Located) -> list[str]:
     text.append(f": {escaped(meaning(place))}" + (f" ({since(place)})" if place.since else ""))
     lines = ["".join(text)]
     hunk = place.hunk
-    if hunk and hunk.review:
-        lines.append(f"  - review: {escaped(hunk.review)}")
+    if review := to_review(place):
+        lines.append(f"  - **review**: {escaped(review)}")
     if hunk and hunk.candidates:
         lines.append(f"  - its old text stands at: {', '.join(map(str, hunk.candidates))}")
     if place.file.moved_to:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from downstream.placing.verdict import HunkStatus, PatchResult
 from downstream.report.context import Located, ReportContext, located, printable
 from downstream.report.json import dumps
-from downstream.report.wording import ADVICE, MEANING, meaning, since
+from downstream.report.wording import ADVICE, MEANING, meaning, since, to_review
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 TOOL = "sm120-overlay"
@@ -88,8 +88,8 @@ def result(
 def _result(place: Located, context: ReportContext) -> dict[str, Any] | None:
     if not place.status.fine:
         rule, level, text = place.status.value, "error", meaning(place)
-    elif place.hunk and place.hunk.review:
-        rule, level, text = "review", "warning", place.hunk.review
+    elif review := to_review(place):
+        rule, level, text = "review", "warning", review
     elif place.status is HunkStatus.UPSTREAMED:
         rule, level, text = place.status.value, "note", meaning(place)
     else:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from downstream.placing.verdict import HunkStatus, PatchResult, PatchStatus
 from downstream.report.context import Located, ReportContext, decoded, located, printable
-from downstream.report.wording import ADVICE, counted, hunk_counts, meaning, since, size, totals
+from downstream.report.wording import ADVICE, counted, hunk_counts, meaning, since, size, to_review, totals
 
 _Paint = Callable[[str], str]
 
@@ -76,12 +76,10 @@ def _patches(results: Sequence[PatchResult], paint: _Paint) -> Iterator[str]:
 
 
 def _summary(result: PatchResult) -> str:
-    """``13 hunks: 3 clean, 10 upstreamed since 0.6.17``."""
+    """``13 hunks: 3 clean, 10 upstreamed (since 0.6.17)``."""
     if not result.hunks:
         return counted(len(result.files), "file") if result.files else printable(result.reason)
-    text = f"{counted(len(result.hunks), 'hunk')}: {hunk_counts(hunk.status for hunk in result.hunks)}"
-    notable = {hunk.since for hunk in result.hunks if hunk.since}
-    return f"{text} since {notable.pop()}" if len(notable) == 1 else text
+    return f"{counted(len(result.hunks), 'hunk')}: {hunk_counts(result.hunks)}"
 
 
 def _hunk(place: Located, paint: _Paint, *, quiet: bool, verbose: bool) -> Iterator[str]:
@@ -90,8 +88,8 @@ def _hunk(place: Located, paint: _Paint, *, quiet: bool, verbose: bool) -> Itera
         mixed = place.patch.status is PatchStatus.PARTLY_UPSTREAMED and place.status is HunkStatus.UPSTREAMED
         if verbose or (mixed and not quiet):
             yield f"{_where(place)}: {paint(place.status.value)}: {_why(place)}"
-        if hunk and hunk.review:
-            yield f"{_where(place)}: {paint('review')}: {printable(hunk.review)}"
+        if review := to_review(place):
+            yield f"{_where(place)}: {paint('review')}: {place.subject}: {printable(review)}"
         return
     yield f"{_where(place)}: {paint(place.status.value)}: {_why(place)}"
     if hunk is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from downstream.placing.verdict import HunkStatus, PatchResult, PatchStatus
+from downstream.placing.verdict import HunkResult, HunkStatus, PatchResult, PatchStatus
 from downstream.report.context import Located
 
 MEANING = {
@@ -48,6 +48,11 @@ def meaning(place: Located) -> str:
     return place.reason or MEANING[place.status]
 
 
+def to_review(place: Located) -> str:
+    """Why a hunk that is placed still wants a reader; empty where it does not."""
+    return f"{place.hunk.review} changed around it: read it again" if place.hunk and place.hunk.review else ""
+
+
 def since(place: Located) -> str:
     """``since 0.6.12``, or nothing where no releases were walked."""
     return f"since {place.since}" if place.since else ""
@@ -59,18 +64,26 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{plural if number != 1 else ''}"
 
 
-def hunk_counts(statuses: Iterable[HunkStatus]) -> str:
-    """``3 clean, 1 offset``, in the order of HunkStatus."""
-    counts = Counter(statuses)
-    return ", ".join(f"{counts[status]} {status.value}" for status in HunkStatus if counts[status])
+def hunk_counts(hunks: Iterable[HunkResult]) -> str:
+    """``3 clean, 1 conflict (since 0.6.12)``, in the order of HunkStatus."""
+    by_status: dict[HunkStatus, list[HunkResult]] = {}
+    for hunk in hunks:
+        by_status.setdefault(hunk.status, []).append(hunk)
+    parts = []
+    for status in HunkStatus:
+        if alike := by_status.get(status):
+            releases = {hunk.since for hunk in alike if hunk.since}
+            parts.append(f"{len(alike)} {status.value}" + (f" (since {releases.pop()})" if len(releases) == 1 else ""))
+    return ", ".join(parts)
 
 
 def totals(results: Sequence[PatchResult]) -> str:
     """``2 patches: 1 conflict, 1 unmodified; 4 hunks: 3 clean, 1 conflict``."""
     patches = Counter(result.status for result in results)
     hunks = [hunk for result in results for hunk in result.hunks]
+    statuses = Counter(hunk.status for hunk in hunks)
     by_patch = ", ".join(f"{patches[status]} {status.value}" for status in PATCH_ORDER if patches[status])
-    by_hunk = hunk_counts(hunk.status for hunk in hunks)
+    by_hunk = ", ".join(f"{statuses[status]} {status.value}" for status in HunkStatus if statuses[status])
     parts = [counted(len(results), "patch") + (f": {by_patch}" if by_patch else "")]
     if hunks:
         parts.append(f"{counted(len(hunks), 'hunk')}: {by_hunk}")
