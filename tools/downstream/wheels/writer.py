@@ -1,0 +1,129 @@
+"""Zip archives written reproducibly: same members, same bytes, wherever and whenever.
+
+No clock, umask, host system or compressor reaches the file: times come from
+``SOURCE_DATE_EPOCH``, modes are 644 or 755, copied members keep their compressed
+bytes, and new ones are stored, because zlib and zlib-ng deflate differently.
+"""
+
+from __future__ import annotations
+
+import stat
+import struct
+import zlib
+from datetime import UTC, datetime
+from typing import BinaryIO
+
+from downstream.errors import WheelError
+from downstream.wheels.archive import (
+    CENTRAL,
+    CENTRAL_MARK,
+    END,
+    END64,
+    END64_AT,
+    END64_AT_MARK,
+    END64_MARK,
+    END_MARK,
+    LOCAL,
+    LOCAL_MARK,
+    STORED,
+    UNIX,
+    UTF8,
+    ZIP64_FROM,
+    Entry,
+)
+
+EPOCH = 315_532_800  # 1980-01-01, where zip's calendar begins
+_LAST = 4_354_819_198  # 2107-12-31 23:59:58, where it ends
+_COUNT_LIMIT = 0xFFFF
+_CLASSIC, _ZIP64 = 20, 45  # "version needed to extract"
+_PIECE = 1 << 23
+
+
+def timestamp(text: str | None) -> int:
+    """Return seconds since 1970 for the value of ``SOURCE_DATE_EPOCH``, EPOCH for None.
+
+    Clamped to what a zip header can say, 1980 to 2107. Raises WheelError when *text* is no number.
+    """
+    if text is None:
+        return EPOCH
+    try:
+        seconds = int(text)
+    except ValueError as exc:
+        raise WheelError(
+            "SOURCE_DATE_EPOCH", f"{text!r} is no number of seconds", "set it to whole seconds since 1970, or unset it"
+        ) from exc
+    return min(max(seconds, EPOCH), _LAST)
+
+
+class ArchiveWriter:
+    """Writes members in the order given; ``finish`` writes the directory.
+
+    *zip64_from* is lowered by tests only: it is where sizes stop fitting 32 bits.
+    """
+
+    def __init__(self, stream: BinaryIO, *, epoch: int, zip64_from: int = ZIP64_FROM) -> None:
+        self._write = stream.write
+        when = datetime.fromtimestamp(epoch, tz=UTC)
+        self._time = when.hour << 11 | when.minute << 5 | when.second // 2
+        self._date = (when.year - 1980) << 9 | when.month << 5 | when.day
+        self._limit = zip64_from
+        self._at = 0
+        self._directory: list[bytes] = []
+
+    def copy(self, entry: Entry, name: str, raw: memoryview) -> None:
+        """Write *entry* of another archive as *name*; *raw* is its content as compressed there."""
+        self._begin(entry._replace(name=name, offset=self._at))
+        for at in range(0, len(raw), _PIECE):
+            self._write(raw[at : at + _PIECE])
+        self._at += len(raw)
+
+    def store(self, name: str, content: bytes, *, mode: int = 0o644) -> None:
+        """Write a member uncompressed."""
+        size = len(content)
+        self._begin(Entry(name, mode, STORED, zlib.crc32(content), size, size, self._at))
+        self._write(content)
+        self._at += size
+
+    def finish(self) -> None:
+        begin, count = self._at, len(self._directory)
+        for header in self._directory:
+            self._write(header)
+            self._at += len(header)
+        size, end64 = self._at - begin, self._at
+        if count >= _COUNT_LIMIT or size >= self._limit or begin >= self._limit:
+            self._write(
+                END64.pack(END64_MARK, END64.size - 12, UNIX << 8 | _ZIP64, _ZIP64, 0, 0, count, count, size, begin)
+            )
+            self._write(END64_AT.pack(END64_AT_MARK, 0, end64, 1))
+            count, size, begin = _COUNT_LIMIT, ZIP64_FROM, ZIP64_FROM
+        self._write(END.pack(END_MARK, 0, 0, count, count, size, begin, 0))
+
+    def _begin(self, entry: Entry) -> None:
+        """Write the local header of *entry* and note its directory header."""
+        name = entry.name.encode()
+        flags = 0 if entry.name.isascii() else UTF8
+        size, compressed, offset = entry.size, entry.compressed, entry.offset
+        local_extra = central_extra = b""
+        version = _CLASSIC
+        if size >= self._limit or compressed >= self._limit:
+            wide = (size, compressed)
+            size = compressed = ZIP64_FROM
+            local_extra = struct.pack("<2H2Q", 1, 16, *wide)
+            central_extra = local_extra
+            version = _ZIP64
+        if offset >= self._limit:
+            # The directory's extra field holds, in this order, only what does not fit.
+            central_extra = struct.pack("<2H", 1, len(central_extra[4:]) + 8) + central_extra[4:]
+            central_extra += struct.pack("<Q", offset)
+            offset = ZIP64_FROM
+            version = _ZIP64
+        # fmt: off
+        common = (flags, entry.method, self._time, self._date, entry.crc, compressed, size, len(name))
+        header = LOCAL.pack(LOCAL_MARK, version, *common, len(local_extra)) + name + local_extra
+        self._directory.append(
+            CENTRAL.pack(CENTRAL_MARK, version, UNIX, version, 0, *common, len(central_extra),
+                         0, 0, 0, (stat.S_IFREG | entry.mode) << 16, offset) + name + central_extra
+        )
+        # fmt: on
+        self._write(header)
+        self._at += len(header)
