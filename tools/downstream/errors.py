@@ -65,6 +65,10 @@ class WheelError(DownstreamError):
     """A wheel breaks a rule of the wheel format, or one of ours."""
 
 
+class PublishError(DownstreamError):
+    """An index that does not take, or does not hold, what it is asked for."""
+
+
 class GuardError(DownstreamError):
     """A ledger or an audit request that cannot be understood."""
 
