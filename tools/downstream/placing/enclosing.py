@@ -65,8 +65,8 @@ _LITERAL = re.compile(rb'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\
 _DIRECTIVE = re.compile(rb"\s*#\s*([a-z]+)")
 _CONTAINER = re.compile(rb"\b(?:namespace|class|struct|union|enum)\b[^()]*$|\bextern\s*\"")
 _NOT_A_NAME = frozenset(
-    b"if for while switch catch return __launch_bounds__ __attribute__ alignas decltype requires noexcept __declspec asm"
-    b" defined".split()
+    b"if for while switch catch return __launch_bounds__ __attribute__ alignas decltype requires noexcept __declspec"
+    b" asm defined".split()
 )
 _CALLED = re.compile(rb"(~?[A-Za-z_][\w:]*|operator[^\w\s(]+)\s*\(")
 

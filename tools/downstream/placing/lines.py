@@ -5,16 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 
-def split(content: bytes) -> list[bytes]:
-    """Return the lines of *content*, each with its LF; only the last may lack one."""
-    parts = content.split(b"\n")
-    last = parts.pop()
-    lines = [part + b"\n" for part in parts]
-    if last:
-        lines.append(last)
-    return lines
-
-
 def occurrences(
     lines: Sequence[bytes], wanted: Sequence[bytes], *, start: int = 0, end: int | None = None
 ) -> Iterator[int]:

@@ -106,12 +106,21 @@ _WORD = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 
 def apply(lines: Sequence[bytes], changes: Sequence[Change]) -> list[bytes]:
-    """Return *lines* with *changes*, which are in order and do not overlap, made."""
+    """Return *lines* with *changes*, which are in order and do not overlap, made.
+
+    A last line without LF gets one when lines come to stand below it, as with GNU patch.
+    """
     result: list[bytes] = []
     at = 0
     for change in changes:
-        result.extend(lines[at : change.first])
-        result.extend(change.added)
+        _extend(result, lines[at : change.first])
+        _extend(result, change.added)
         at = change.end
-    result.extend(lines[at:])
+    _extend(result, lines[at:])
     return result
+
+
+def _extend(result: list[bytes], lines: Sequence[bytes]) -> None:
+    if lines and result and not result[-1].endswith(b"\n"):
+        result[-1] += b"\n"
+    result.extend(lines)

@@ -25,6 +25,7 @@ class Placement:
     result: HunkResult
     changes: tuple[Change, ...] = ()
     rewritten: bool = False  # the hunk's text no longer says what it changes: it has to be written anew
+    partly: bool = False  # upstream made some of its changes
 
 
 def place(path: str, hunk: Hunk, at: int, through: LineMap) -> Placement:
@@ -141,7 +142,7 @@ def _merged(blank: HunkResult, hunk: Hunk, at: int, through: LineMap) -> Placeme
         review=review(blank.path, fresh[0].change.first, fresh[0].first, through),
     )
     changes = tuple(Change(one.first, one.end, one.change.added) for one in fresh)
-    return Placement(hunk=hunk, result=placed, changes=changes, rewritten=True)
+    return Placement(hunk=hunk, result=placed, changes=changes, rewritten=True, partly=bool(taken))
 
 
 def _canonical(hunk: Hunk, at: int, old: Sequence[bytes]) -> list[Change]:

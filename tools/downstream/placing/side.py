@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from downstream.placing.lines import split
+from downstream.patches.parse import split_lines
 from downstream.trees.tree import REGULAR, Tree
 
 
@@ -21,7 +21,7 @@ class Side:
         """Return the file's lines as they now are, None where there is no such file. Not to be changed in place."""
         if path not in self._lines:
             content = self.tree.read(path)
-            self._lines[path] = None if content is None else split(content)
+            self._lines[path] = None if content is None else split_lines(content)
         return self._lines[path]
 
     def mode(self, path: str) -> int | None:

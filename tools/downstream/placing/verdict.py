@@ -18,14 +18,14 @@ class HunkStatus(StrEnum):
     AMBIGUOUS = "ambiguous"  # several equal places, nothing to tell them apart
     CONFLICT = "conflict"
     FILE_GONE = "file-gone"
-    FILE_MOVED = "file-moved"
+    FILE_MOVED = "file-moved"  # placed in the file's new home, which its content told
     LINE_ENDINGS = "line-endings"  # equal but for CR LF against LF
     MALFORMED = "malformed"
 
     @property
     def placed(self) -> bool:
         """The hunk's change is in the resulting tree through us."""
-        return self in (HunkStatus.CLEAN, HunkStatus.OFFSET, HunkStatus.MERGED)
+        return self in (HunkStatus.CLEAN, HunkStatus.OFFSET, HunkStatus.MERGED, HunkStatus.FILE_MOVED)
 
     @property
     def fine(self) -> bool:
