@@ -28,6 +28,7 @@ EXTRAS = {
     "fastapi": "index",
     "httpx": "index",
     "installer": "wheels",
+    "packageurl": "wheels",
     "simple_repository": "index",
     "simple_repository_server": "index",
     "starlette": "index",
