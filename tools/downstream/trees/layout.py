@@ -15,8 +15,13 @@ class Layout:
     prefixes: tuple[tuple[str, str], ...]
 
     def to_wheel(self, path: str) -> str | None:
-        """Return the wheel's path of a repository path, or None where the wheel has none."""
-        return _translate(path, self.prefixes)
+        """Return the wheel's path of a repository path, or None where the wheel has none.
+
+        A path that another pair's wheel prefix hides has none either: the
+        member there is another repository file (``flashinfer/data/include/``).
+        """
+        member = _translate(path, self.prefixes)
+        return member if member is not None and self.to_repository(member) == path else None
 
     def to_repository(self, path: str) -> str | None:
         """Return the repository's path of a wheel member, or None where the repository has none."""
@@ -27,8 +32,9 @@ IDENTITY = Layout((("", ""),))
 
 
 def _translate(path: str, prefixes: tuple[tuple[str, str], ...]) -> str | None:
-    fitting = [pair for pair in prefixes if path.startswith(pair[0])]
-    if not fitting:
-        return None
-    ours, theirs = max(fitting, key=lambda pair: len(pair[0]))
-    return theirs + path[len(ours) :]
+    best = ""
+    found = None
+    for ours, theirs in prefixes:
+        if path.startswith(ours) and (found is None or len(ours) > len(best)):
+            best, found = ours, theirs
+    return None if found is None else found + path[len(best) :]
