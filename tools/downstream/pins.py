@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
@@ -45,6 +46,7 @@ class Pin:
     version: Version
     revision: int
     sha256: Mapping[str, str]  # wheel file name -> hex digest
+    requires: Mapping[str, str] = field(default_factory=dict)  # sibling package -> what its METADATA demands
 
     @property
     def local_version(self) -> Version:
@@ -61,6 +63,24 @@ class Line:
 
     name: str
     pins: Mapping[str, Pin]  # by upstream name
+
+    def unsatisfied(self) -> tuple[str, ...]:
+        """Return a sentence for each pin that a sibling's ``requires`` does not admit.
+
+        Pre-releases count as admitted by their number, and a local part is
+        ignored, as PEP 440 says of specifiers without one.
+        """
+        packages = {canonicalize_name(pin.upstream.package): pin.version for pin in self.pins.values()}
+        demands = [
+            (pin, package, wanted, packages.get(canonicalize_name(package)))
+            for pin in self.pins.values()
+            for package, wanted in pin.requires.items()
+        ]
+        return tuple(
+            f"{pin.upstream.name} {pin.version} requires {package}{wanted}, not {version}"
+            for pin, package, wanted, version in demands
+            if version is not None and not SpecifierSet(wanted).contains(version, prereleases=True)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +109,13 @@ class Pins:
         return self.root / "overlay" / upstream.name
 
 
-def load(root: Path) -> Pins:
-    """Read *root*/VERSIONS.toml. Raises PinError with the place of the fault."""
+def load(root: Path, *, satisfied: bool = True) -> Pins:
+    """Read *root*/VERSIONS.toml. Raises PinError with the place of the fault.
+
+    Unless *satisfied* is False, the pins of each line must satisfy each other:
+    what a pin ``requires`` of its siblings was read from its wheel's METADATA
+    when it was pinned, so no network is asked here (trees.requires asks it).
+    """
     path = root / FILE
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -109,6 +134,9 @@ def load(root: Path) -> Pins:
                 raise PinError(FILE, f"[lines.{line}.{upstream}] names an upstream that [upstreams] lacks")
             pins[upstream] = _pin(line, upstreams[upstream], fields[upstream])
         lines[line] = Line(name=line, pins=pins)
+        if satisfied and (faults := lines[line].unsatisfied()):
+            step = "pin releases that were published for each other; move both with tools/rebase.py --upstream"
+            raise PinError(FILE, f"[lines.{line}]: {'; '.join(faults)}", step)
     return Pins(root=root, upstreams=upstreams, lines=lines)
 
 
@@ -159,4 +187,57 @@ def _pin(line: str, upstream: Upstream, fields: Mapping[str, Any]) -> Pin:
             raise PinError(FILE, f"{place}: sha256 of {name} is not 64 lower-case hex digits")
         if canonicalize_name(name.split("-")[0]) != canonicalize_name(upstream.package):
             raise PinError(FILE, f"{place}: {name} is no file of package {upstream.package}")
-    return Pin(line=line, upstream=upstream, version=version, revision=revision, sha256=sha256)
+    requires = fields.get("requires", {})
+    if not isinstance(requires, dict):
+        raise PinError(FILE, f"{place}: 'requires' must be a table of package = \"specifier\"")
+    for package, wanted in requires.items():
+        try:
+            SpecifierSet(wanted)
+        except (InvalidSpecifier, TypeError, AttributeError) as exc:
+            raise PinError(FILE, f"{place}: requires of {package} is no specifier (PEP 440): {wanted!r}") from exc
+    return Pin(line=line, upstream=upstream, version=version, revision=revision, sha256=sha256, requires=requires)
+
+
+def moved(
+    text: str,
+    line: str,
+    upstream: str,
+    version: Version,
+    sha256: Mapping[str, str],
+    revision: int,
+    requires: Mapping[str, str] | None = None,
+) -> str:
+    """Return *text* (of VERSIONS.toml) with one pin on another release; comments and all else stay.
+
+    *requires* None leaves that table as it is. Raises PinError where there is no such pin.
+    """
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
+    try:
+        document: Any = tomlkit.parse(text)
+        table = document["lines"][line][upstream]
+    except TOMLKitError as exc:
+        raise PinError(FILE, f"[lines.{line}.{upstream}]: {exc}", "name a line and an upstream that it pins") from exc
+    table["version"] = str(version)
+    table["revision"] = revision
+    _replace(table, "sha256", sha256)
+    if requires is not None:
+        _replace(table, "requires", requires)
+    return str(tomlkit.dumps(document))
+
+
+def _replace(table: Any, key: str, entries: Mapping[str, str]) -> None:
+    """Make the subtable *key* hold *entries*; what stays the same keeps its line and its comment."""
+    import tomlkit
+
+    if key not in table:
+        if not entries:
+            return
+        table[key] = tomlkit.table()
+    kept = table[key]
+    for name in [name for name in kept if name not in entries]:
+        del kept[name]
+    for name, value in entries.items():
+        if kept.get(name) != value:
+            kept[name] = value

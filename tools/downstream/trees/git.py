@@ -9,9 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from downstream.errors import TreeError, UsageError
-from downstream.trees.pipconf import redact
-from downstream.trees.session import Session
+from downstream.errors import TreeError
 from downstream.trees.tree import EXECUTABLE, REGULAR, SYMLINK
 
 if TYPE_CHECKING:
@@ -45,7 +43,6 @@ SEALED = {
 _SUBMODULE = 0o160000
 _FOLDER = 0o040000
 OBJECT_NAME = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_REMOTE = re.compile(r"[a-z][a-z0-9+.-]*://.+|[^/]+@[^/:]+:.+", re.IGNORECASE)
 
 
 class _Node(NamedTuple):
@@ -221,26 +218,3 @@ def git_folder(repository: Path) -> Path | None:
         return repository / said if said else None
     folder = inner if inner.is_dir() else repository
     return folder if (folder / "HEAD").exists() and (folder / "objects").exists() else None
-
-
-def open_git(text: str, *, base_dir: Path = Path(), session: Session | None = None) -> GitTree:
-    """Open ``REPO@REV``; the last ``@`` divides. REPO is a path, or (with a *session*) a URL to clone into the cache.
-
-    Raises UsageError, TreeError, NetworkError, OfflineError.
-    """
-    repository, found, revision = text.rpartition("@")
-    if not found or not repository or not revision or "\n" in revision:
-        raise UsageError(f"git:{text}", "names no repository and revision", "write git:REPO@REV, REV a tag or commit")
-    path = base_dir / repository
-    if path.is_dir():
-        folder = git_folder(path)
-        if folder is None:
-            raise TreeError(str(path), "is no git repository", "name a work tree, a bare repository, or a clone URL")
-        return GitTree(folder.absolute(), revision, f"{repository}@{revision}")
-    if not _REMOTE.fullmatch(repository):
-        raise UsageError(f"git:{text}", f"there is no folder {path}", "write git:REPO@REV, REPO a folder or clone URL")
-    from downstream.trees.clone import clone
-
-    if session is None:
-        raise UsageError(f"git:{text}", "a clone URL is not allowed here", "clone it, and name the folder")
-    return GitTree(clone(repository, revision, session), revision, f"{redact(repository)}@{revision}")

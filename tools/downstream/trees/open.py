@@ -173,7 +173,7 @@ def open_spec(text: str, *, layout: Layout = IDENTITY, base_dir: Path = Path(), 
     a URL. Raises UsageError where *text* is none of these.
     """
     if text.startswith("git:"):
-        from downstream.trees.git import open_git
+        from downstream.trees.repository import open_git
 
         return open_git(text.removeprefix("git:"), base_dir=base_dir, session=session)
     path = base_dir / text

@@ -1,23 +1,45 @@
-"""Clones of upstream repositories, kept in the cache so that a commit can be read as a tree."""
+"""Repositories whose commits are read as trees: on disk, or cloned into the cache."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 from pathlib import Path
 from typing import Any, cast
 
-from downstream.errors import NetworkError, OfflineError, UsageError
-from downstream.trees.git import OBJECT_NAME, command, sealed_git
+from downstream.errors import NetworkError, OfflineError, TreeError, UsageError
+from downstream.trees.git import OBJECT_NAME, GitTree, command, git_folder, sealed_git
 from downstream.trees.pipconf import redact
 from downstream.trees.session import ONLINE, Session
 
+_REMOTE = re.compile(r"[a-z][a-z0-9+.-]*://.+|[^/]+@[^/:]+:.+", re.IGNORECASE)
 
-def clone(url: str, revision: str, session: Session) -> Path:
+
+def open_git(text: str, *, base_dir: Path = Path(), session: Session | None = None) -> GitTree:
+    """Open ``REPO@REV``; the last ``@`` divides. REPO is a path, or (with a *session*) a URL to clone into the cache.
+
+    Raises UsageError, TreeError, NetworkError, OfflineError.
+    """
+    repository, found, revision = text.rpartition("@")
+    if not found or not repository or not revision or "\n" in revision:
+        raise UsageError(f"git:{text}", "names no repository and revision", "write git:REPO@REV, REV a tag or commit")
+    path = base_dir / repository
+    if path.is_dir():
+        folder = git_folder(path)
+        if folder is None:
+            raise TreeError(str(path), "is no git repository", "name a work tree, a bare repository, or a clone URL")
+        return GitTree(folder.absolute(), revision, f"{repository}@{revision}")
+    if not _REMOTE.fullmatch(repository):
+        raise UsageError(f"git:{text}", f"there is no folder {path}", "write git:REPO@REV, REPO a folder or clone URL")
+    if session is None:
+        raise UsageError(f"git:{text}", "a clone URL is not allowed here", "clone it, and name the folder")
+    return GitTree(_cloned(repository, revision, session), revision, f"{redact(repository)}@{revision}")
+
+
+def _cloned(url: str, revision: str, session: Session) -> Path:
     """Return a bare clone of *url* that is as new as *revision* asks for: a tag or full object name it has is settled,
     anything else (a branch) is fetched again. Offline, what the cache holds is taken.
-
-    Raises NetworkError, OfflineError, UsageError, WriteError.
     """
     shown = redact(url)
     folder = session.cache.folder / "git" / f"{hashlib.sha256(shown.encode()).hexdigest()[:16]}.git"
