@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from downstream.errors import PatchError
 from downstream.patches.hunks import HUNK_HEADER, MalformedError, is_pair
-from downstream.patches.names import Name, git_names, header_name, safe_path, stripped, unquote
+from downstream.patches.names import Name, alike, git_names, header_name, safe_path, stripped, unquote
 from downstream.patches.text import ChangeKind, FilePatch, Hunk
 
 _GIT = b"diff --git "
@@ -34,7 +34,8 @@ def _is_complete(lines: Sequence[bytes], index: int) -> bool:
     """Whether a file header begins here, told from prose that only looks like one."""
     line = lines[index]
     if line.startswith(_GIT):
-        if git_names(line[len(_GIT) :]) is not None:
+        names = git_names(line[len(_GIT) :])
+        if names is not None and alike(*names):
             return True
         following = lines[index + 1] if index + 1 < len(lines) else b""
         return _is_extended(following) or is_pair(lines, index + 1)
@@ -114,8 +115,6 @@ class FileHeader:
             return ChangeKind.RENAME
         if "copy from" in fields:
             return ChangeKind.COPY
-        if first and first.old_start == 0 and first.old_count == 0:
-            return ChangeKind.ADD  # GNU patch creates the file, or fills an empty one
         return ChangeKind.MODIFY if hunks else ChangeKind.MODE
 
     def _mode(self, *names: str) -> int | None:
@@ -200,7 +199,10 @@ def _name(
     place: str,
     strip: int,
 ) -> None:
-    """Decide the paths: git's rename lines, else the ``---`` pair, else ``diff --git``, else ``Index:``."""
+    """Decide the paths: git's rename lines, else the ``---`` pair, else ``diff --git``, else ``Index:``.
+
+    A plain pair may name two files (f.c.orig, f.c); which of them is meant only a tree can tell, so both are kept.
+    """
     fields = header.fields
     source = fields.get("rename from") or fields.get("rename old") or fields.get("copy from")
     target = fields.get("rename to") or fields.get("rename new") or fields.get("copy to")
@@ -220,7 +222,8 @@ def _name(
                 before = after = stripped(indexed.raw, strip, place)
         header.old_absent = bool(old and (old.is_null or old.epoch)) or "new file mode" in fields
         header.new_absent = bool(new and (new.is_null or new.epoch)) or "deleted file mode" in fields
-        header.old_path = header.new_path = _best(before, after)
+        header.old_path = before if before is not None else after
+        header.new_path = after if after is not None else before
     if header.old_path is None or header.new_path is None:
         raise PatchError(place, f"names no file at strip level -p{strip}", "give the series entry its -p option")
 
@@ -228,13 +231,3 @@ def _name(
 def _unquoted(name: bytes) -> bytes:
     quoted = unquote(name)
     return quoted[0] if quoted else name.rstrip(b"\r")
-
-
-def _best(old: str | None, new: str | None) -> str | None:
-    """Choose between the names of a ``---`` pair as GNU patch does: fewest components, shortest base, shortest name.
-
-    (f.c.orig against f.c is f.c; GNU patch asks first which of them exist, which only a tree can tell.)
-    """
-    if old is None or new is None or old == new:
-        return new if old is None else old
-    return min((new, old), key=lambda path: (path.count("/"), len(path.rpartition("/")[2]), len(path)))

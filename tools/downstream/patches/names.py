@@ -24,9 +24,9 @@ _UNESCAPES = {value: bytes((key,)) for key, value in _ESCAPES.items()}
 _QUOTED = re.compile(rb'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _ESCAPE = re.compile(rb"\\([0-3][0-7]{2}|.)", re.DOTALL)
 
-# What diff programs put after a name when no TAB divides them: an ISO or a ctime() time stamp.
+# What diff programs put after a name when no TAB divides them: an ISO or a ctime() time stamp, or "(revision 2)".
 _STAMP = re.compile(
-    rb"[ \t]+(?:\d{4}-\d\d-\d\d[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?: ?[-+]\d\d:?\d\d| ?Z)?"
+    rb"[ \t]+(?:\([^()]*\)|\d{4}-\d\d-\d\d[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?: ?[-+]\d\d:?\d\d| ?Z)?"
     rb"|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?: [A-Z]+)? \d{4}(?: [-+]\d{4})?)[ \t]*\Z"
 )
 _ISO = re.compile(rb"(\d{4})-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)(?:\.0*)?(?: ?([-+])(\d\d):?(\d\d)| ?Z)?\s*\Z")
@@ -121,14 +121,17 @@ def git_names(text: bytes) -> tuple[bytes, bytes] | None:
         return (first, second) if first and second else None
     for cut in (index for index, byte in enumerate(text) if byte == 32):
         first, second = text[:cut], text[cut + 1 :]
-        if _without_first(first) == _without_first(second) or first == second:
+        if alike(first, second):
             return first, second
     return None
 
 
-def _without_first(name: bytes) -> bytes | None:
-    _, slash, rest = name.partition(b"/")
-    return rest if slash else None
+def alike(first: bytes, second: bytes) -> bool:
+    """Whether two names are equal, or equal but for their first component (``a/`` and ``b/``)."""
+    if first == second:
+        return True
+    ours, theirs = first.partition(b"/"), second.partition(b"/")
+    return ours[1] != b"" and ours[1:] == theirs[1:]
 
 
 def stripped(name: bytes, strip: int, place: str) -> str | None:
