@@ -9,7 +9,10 @@ from dataclasses import dataclass, field
 from downstream.patches.text import Patch
 from downstream.placing.verdict import FileResult, HunkResult, HunkStatus, PatchResult
 
-ESCAPES = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) != "\t"}
+# C0 and C1 controls but for the tab, line separators, and marks that turn the direction of writing.
+ESCAPES = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) != "\t"} | {
+    code: f"\\u{code:04x}" for code in (0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
