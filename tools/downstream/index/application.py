@@ -13,9 +13,10 @@ from starlette.responses import FileResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from downstream.index import pages, public
+from downstream.index import pages
 from downstream.index.folder import HTML_PAGE, JSON_PAGE, METADATA_SUFFIX, IndexFolder
 from downstream.index.public import PublicIndex, Route
+from downstream.index.relay import relay
 
 PAGE_CACHE = "no-cache"  # kept, but asked about each time: a yank must be seen at once
 FILE_CACHE = "public, max-age=31536000, immutable"  # file names never get other bytes
@@ -97,7 +98,7 @@ def _refused(status: int, why: str) -> Response:
 def application(folder: IndexFolder, upstream: PublicIndex | None) -> ASGIApp:
     """Return the ASGI application that serves *folder*, and *upstream* for all other names (None: nobody)."""
     if upstream is not None and upstream.route is Route.PROXY:
-        return Shadowing(folder, public.proxy(upstream))
+        return Shadowing(folder, relay(upstream))
 
     async def elsewhere(scope: Scope, receive: Receive, send: Send) -> None:
         await _elsewhere(upstream, scope["path"])(scope, receive, send)

@@ -81,6 +81,15 @@ class Page:
 
 def project_json(page: Page) -> bytes:
     """Return *page* as PEP 691 wants it, versions, sizes and times included (PEP 700)."""
+    return _dump(_document(page))
+
+
+def project_html(page: Page) -> bytes:
+    """Return *page* as PEP 503 wants it."""
+    return html_of(_document(page))
+
+
+def _document(page: Page) -> dict[str, Any]:
     status = {"status": page.status.value} | ({"reason": page.status_reason} if page.status_reason else {})
     # A quarantined project offers nothing (PEP 792), but what it had must not be forgotten.
     offers, held = ((), page.offers) if page.status is Status.QUARANTINED else (page.offers, ())
@@ -93,7 +102,7 @@ def project_json(page: Page) -> bytes:
     }
     if held:
         document["_held"] = [_file(offer) for offer in held]  # PEP 700: a leading underscore is the server's own
-    return _dump(document)
+    return document
 
 
 def _file(offer: Offer) -> dict[str, Any]:
@@ -113,27 +122,38 @@ def _file(offer: Offer) -> dict[str, Any]:
     return fields
 
 
-def project_html(page: Page) -> bytes:
-    """Return *page* as PEP 503 wants it."""
-    metas = [("pypi:repository-version", API_VERSION), ("pypi:project-status", page.status.value)]
-    if page.status_reason:
-        metas.append(("pypi:project-status-reason", page.status_reason))
-    offers = () if page.status is Status.QUARANTINED else page.offers
-    return _html(f"Links for {page.name}", metas, [_anchor(offer) for offer in offers])
+def html_of(document: dict[str, Any]) -> bytes:
+    """Return a project page in JSON, of any index, as HTML (PEP 503, 629, 592, 714, 792)."""
+    status = document.get("project-status") or {"status": Status.ACTIVE.value}
+    metas = [
+        ("pypi:repository-version", str(document["meta"]["api-version"])),
+        ("pypi:project-status", str(status["status"])),
+    ]
+    if status.get("reason"):
+        metas.append(("pypi:project-status-reason", str(status["reason"])))
+    return _html(f"Links for {document['name']}", metas, [_anchor(fields) for fields in document["files"]])
 
 
-def _anchor(offer: Offer) -> str:
-    attributes = {
-        "href": f"{offer.href}#sha256={offer.sha256}",
-        "data-core-metadata": f"sha256={offer.metadata_sha256}",
-        "data-dist-info-metadata": f"sha256={offer.metadata_sha256}",
-    }
-    if offer.requires_python is not None:
-        attributes["data-requires-python"] = offer.requires_python
-    if offer.yanked:
-        attributes["data-yanked"] = offer.reason
+def _anchor(fields: dict[str, Any]) -> str:
+    digest = _digest(fields.get("hashes"))
+    metadata = _digest(fields.get("core-metadata"))
+    attributes = {"href": fields["url"] + (f"#{digest}" if digest else "")}
+    if metadata:
+        attributes |= {"data-core-metadata": metadata, "data-dist-info-metadata": metadata}
+    if fields.get("requires-python"):
+        attributes["data-requires-python"] = fields["requires-python"]
+    if fields.get("yanked"):
+        attributes["data-yanked"] = "" if fields["yanked"] is True else str(fields["yanked"])
     text = " ".join(f'{name}="{escape(value)}"' for name, value in attributes.items())
-    return f"<a {text}>{escape(offer.filename)}</a><br>"
+    return f"<a {text}>{escape(fields['filename'])}</a><br>"
+
+
+def _digest(hashes: object) -> str:
+    """Return one of *hashes* as HTML names it, ``true`` for the bare promise that there is a file."""
+    if isinstance(hashes, dict) and hashes:
+        kind = "sha256" if "sha256" in hashes else min(hashes)
+        return f"{kind}={hashes[kind]}"
+    return "true" if hashes is True else ""
 
 
 def root_json(names: Iterable[str]) -> bytes:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import signal
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from downstream.errors import UsageError
 from downstream.index.folder import existing
@@ -39,6 +41,7 @@ def serve(
                 app,
                 log_level="info" if verbose else "warning",
                 access_log=verbose,
+                log_config=_logging(),
                 server_header=False,
                 timeout_graceful_shutdown=GRACE,
             )
@@ -47,6 +50,15 @@ def serve(
         signal.signal(signal.SIGTERM, lambda *_: None)
         ready(url_of(listener))
         server.run(sockets=[listener])
+
+
+def _logging() -> dict[str, Any]:
+    # uvicorn writes its access log to stdout, which is for the answer: here the URL.
+    from uvicorn.config import LOGGING_CONFIG
+
+    settings = copy.deepcopy(LOGGING_CONFIG)
+    settings["handlers"]["access"]["stream"] = "ext://sys.stderr"
+    return settings
 
 
 def _listening(host: str, port: int) -> socket.socket:
