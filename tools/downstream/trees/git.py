@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # What a caller's environment may say about another repository, or about how this one is read.
 LEAKS = (
-    "GIT_ALTERNATEOBJECT_NAME_DIRECTORIES",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
     "GIT_COMMON_DIR",
     "GIT_CONFIG",
     "GIT_CONFIG_COUNT",
@@ -26,7 +26,7 @@ LEAKS = (
     "GIT_GRAFT_FILE",
     "GIT_INDEX_FILE",
     "GIT_NAMESPACE",
-    "GITOBJECT_NAME_DIRECTORY",
+    "GIT_OBJECT_DIRECTORY",
     "GIT_REPLACE_REF_BASE",
     "GIT_SHALLOW_FILE",
     "GIT_WORK_TREE",
@@ -35,7 +35,7 @@ SEALED = {
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_NO_LAZY_FETCH": "1",
-    "GIT_NO_REPLACEOBJECT_NAMES": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_TERMINAL_PROMPT": "0",
 }
