@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from downstream.errors import WheelError
-from downstream.wheels.rules import Rule, Violation, name_violations, refusal
+from downstream.wheels.rules import RefusedError, Rule, Violation, name_violations
 
 STORED, DEFLATED = 0, 8
 ZIP64_FROM = 0xFFFFFFFF  # sizes and offsets from here on do not fit the classic fields
@@ -90,7 +90,7 @@ class Archive:
         return None if entry is None else b"".join(self.chunks(entry))
 
     def _refuse(self, member: str, rule: Rule, detail: str) -> WheelError:
-        return refusal(self.name, [Violation(member=member, rule=rule, detail=detail)])
+        return RefusedError(self.name, [Violation(member=member, rule=rule, detail=detail)])
 
     def _directory(self) -> list[Entry]:
         at, count = self._end()
@@ -120,7 +120,7 @@ class Archive:
                 entries.append(Entry(name, 0o755 if mode & 0o111 else 0o644, method, crc, compressed, size, offset))
         violations.extend(name_violations(names))
         if violations:
-            raise refusal(self.name, violations)
+            raise RefusedError(self.name, violations)
         return entries
 
     def _end(self) -> tuple[int, int]:
@@ -185,6 +185,9 @@ def open_archive(path: Path) -> Archive:
     try:
         with path.open("rb") as file:
             content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except (OSError, ValueError) as exc:  # ValueError: an empty file cannot be mapped
-        raise WheelError(str(path), f"cannot be read as an archive ({exc})") from exc
+    except OSError as exc:
+        raise WheelError(str(path), f"cannot be read ({exc})") from exc
+    except ValueError as exc:  # an empty file cannot be mapped
+        violation = Violation(member="", rule=Rule.NOT_A_ZIP, detail="is empty")
+        raise RefusedError(path.name, [violation]) from exc
     return Archive(path.name, content)

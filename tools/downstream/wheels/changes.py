@@ -12,7 +12,7 @@ from downstream.patched import PatchedTree
 from downstream.pins import Line, Pin
 from downstream.wheels.archive import Archive
 from downstream.wheels.metadata import Sibling
-from downstream.wheels.rules import Rule, Violation, refusal
+from downstream.wheels.rules import RefusedError, Rule, Violation
 from downstream.wheels.runtime import edit_runtime_version
 
 
@@ -42,14 +42,16 @@ def changes_for(archive: Archive, tree: PatchedTree) -> Changes:
             continue
         if archive.read(member) != tree.base.read(path):
             detail = f"is not the {path} that the series was placed on; the wheels of a release must agree on it"
-            raise refusal(archive.name, [Violation(member=member, rule=Rule.OTHER_BASE, detail=detail)])
+            raise RefusedError(archive.name, [Violation(member=member, rule=Rule.OTHER_BASE, detail=detail)])
         files[member] = tree.changed[path] if path in tree.changed else archive.read(member)
         if path in tree.modes:
             modes[member] = tree.modes[path]
     version_file = version_member(tree.pin)
     source = files[version_file] if version_file in files else archive.read(version_file)
     if source is None:
-        raise refusal(archive.name, [Violation(member=version_file, rule=Rule.VERSION, detail="is not in the wheel")])
+        raise RefusedError(
+            archive.name, [Violation(member=version_file, rule=Rule.VERSION, detail="is not in the wheel")]
+        )
     place = f"{archive.name}: {version_file}"
     files[version_file] = edit_runtime_version(source, place=place, local=tree.pin.local_version)
     return Changes(files=files, modes=modes, outside=tuple(outside))

@@ -81,7 +81,10 @@ def edit_metadata(
     if _metadata_version(headers, place) >= _LICENSE_FILES_SINCE:
         names = [header.name for header in headers]
         at = len(names) - names[::-1].index("license-file") if "license-file" in names else len(names)
-        edited.insert(at, b"License-File: %s%s" % (license_file.encode(), _line_end(headers[0].raw)))
+        end = _line_end(headers[0].raw)
+        if not edited[at - 1].endswith(b"\n"):
+            edited[at - 1] += end
+        edited.insert(at, b"License-File: %s%s" % (license_file.encode(), end))
     return b"".join(edited) + body
 
 

@@ -9,9 +9,8 @@ from packaging.tags import Tag, parse_tag
 from packaging.utils import InvalidWheelFilename, NormalizedName, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
-from downstream.errors import WheelError
 from downstream.wheels.metadata import split
-from downstream.wheels.rules import Rule, Violation
+from downstream.wheels.rules import RefusedError, Rule, Violation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +46,11 @@ class WheelName:
 
 
 def parse_name(text: str) -> WheelName:
-    """Take a wheel's file name apart. Raises WheelError naming the rule."""
+    """Take a wheel's file name apart. Raises RefusedError naming the rule."""
     try:
         _, version, _, tags = parse_wheel_filename(text)
     except (InvalidWheelFilename, InvalidVersion) as exc:
-        raise WheelError(text, f"{Rule.FILE_NAME}: {exc}") from exc
+        raise RefusedError(text, [Violation(member="", rule=Rule.FILE_NAME, detail=str(exc))]) from exc
     distribution, _, rest = text.removesuffix(".whl").split("-", 2)
     return WheelName(text=text, distribution=distribution, version=version, rest=rest, tags=tags)
 
@@ -59,18 +58,20 @@ def parse_name(text: str) -> WheelName:
 def dist_info_of(names: Iterable[str], wheel: WheelName) -> str:
     """Return the name of the one dist-info folder among *names*, which must be the file name's.
 
-    Raises WheelError naming the rule.
+    Raises RefusedError naming the rule.
     """
     folders = sorted({name.partition("/")[0] for name in names if name.partition("/")[0].endswith(".dist-info")})
     if len(folders) != 1:
-        raise WheelError(wheel.text, f"{Rule.DIST_INFO}: has {len(folders)} dist-info folders, not one: {folders}")
+        detail = f"has {len(folders)} dist-info folders, not one: {', '.join(folders) or 'none'}"
+        raise RefusedError(wheel.text, [Violation(member="", rule=Rule.DIST_INFO, detail=detail)])
     distribution, _, version = folders[0].removesuffix(".dist-info").rpartition("-")
     try:
         agrees = canonicalize_name(distribution) == wheel.package and Version(version) == wheel.version
     except InvalidVersion:
         agrees = False
     if not agrees:
-        raise WheelError(f"{wheel.text}: {folders[0]}", f"{Rule.DIST_INFO}: is not the file name's name and version")
+        detail = "is not the file name's name and version"
+        raise RefusedError(wheel.text, [Violation(member=folders[0], rule=Rule.DIST_INFO, detail=detail)])
     return folders[0]
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
-from downstream.errors import WheelError, WriteError
+from downstream.errors import WheelError
 from downstream.patched import PatchedTree
 from downstream.pins import Line, Pin
 from downstream.wheels import sbom
@@ -20,8 +17,8 @@ from downstream.wheels.naming import WheelName, dist_info_of, parse_name, tag_vi
 from downstream.wheels.notice import NAME as NOTICE
 from downstream.wheels.notice import notice
 from downstream.wheels.record import Row, read_rows, row, write_rows
-from downstream.wheels.rules import SIGNATURES, Rule, Violation, native_violations, refusal
-from downstream.wheels.writer import ArchiveWriter
+from downstream.wheels.rules import SIGNATURES, RefusedError, Rule, Violation, native_violations
+from downstream.wheels.writer import ArchiveWriter, whole
 
 GENERATOR = "sm120-overlay-repack 1"  # the number moves when the same inputs give other bytes
 
@@ -48,7 +45,7 @@ def repack(
     content |= {f"{renames.new_info}/{part}": text for part, text in rewritten.items()}
     modes = {renames(member): mode for member, mode in changes.modes.items()}
     target = folder / name.with_version(tree.pin.local_version)
-    with _whole(target) as stream:
+    with whole(target) as stream:
         _write(ArchiveWriter(stream, epoch=epoch), archive, renames, content=content, modes=modes, rehash=rehash)
     return target
 
@@ -85,13 +82,15 @@ def _check_pinned(name: WheelName, pin: Pin) -> None:
 def _check_upstream(archive: Archive, name: WheelName, info: str) -> None:
     for part in ("METADATA", "WHEEL", "RECORD"):
         if f"{info}/{part}" not in archive.entries:
-            raise refusal(name.text, [Violation(member=f"{info}/{part}", rule=Rule.DIST_INFO, detail="is missing")])
+            raise RefusedError(
+                name.text, [Violation(member=f"{info}/{part}", rule=Rule.DIST_INFO, detail="is missing")]
+            )
     violations = [
         *tag_violations(archive.read(f"{info}/WHEEL") or b"", name, f"{info}/WHEEL"),
         *native_violations(archive.entries, pure=name.pure),
     ]
     if violations:
-        raise refusal(name.text, violations)
+        raise RefusedError(name.text, violations)
 
 
 def _dist_info(archive: Archive, info: str, tree: PatchedTree, line: Line, changes: Changes) -> Mapping[str, bytes]:
@@ -103,7 +102,7 @@ def _dist_info(archive: Archive, info: str, tree: PatchedTree, line: Line, chang
     }
     for part in written:
         if f"{info}/{part}" in archive.entries:
-            raise refusal(
+            raise RefusedError(
                 name, [Violation(member=f"{info}/{part}", rule=Rule.DUPLICATE, detail="upstream has it, too")]
             )
     written["METADATA"] = edit_metadata(
@@ -151,18 +150,3 @@ def _write(
             rows.append(row(name, [text]))
     out.store(record, write_rows(rows, record))
     out.finish()
-
-
-@contextmanager
-def _whole(target: Path) -> Iterator[BinaryIO]:
-    """Open *target* for writing; it appears under its name only when everything was written."""
-    partial = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("wb", buffering=1 << 20) as stream:
-            yield stream
-        partial.replace(target)
-    except OSError as exc:
-        raise WriteError(str(target), f"cannot be written ({exc})") from exc
-    finally:
-        partial.unlink(missing_ok=True)

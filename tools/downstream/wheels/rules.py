@@ -68,12 +68,15 @@ class Violation:
         return f"{self.member or 'wheel'}: {self.rule}: {self.detail}"
 
 
-def refusal(wheel: str, violations: Sequence[Violation], next_step: str = "") -> WheelError:
-    """The error for a wheel that breaks *violations*, of which there is at least one."""
-    first, *others = violations
-    place = f"{wheel}: {first.member}" if first.member else wheel
-    more = "".join(f"\n  also: {violation}" for violation in others)
-    return WheelError(place, f"{first.rule}: {first.detail}{more}", next_step)
+class RefusedError(WheelError):
+    """A wheel that is not taken or not let out; *violations* says why, at least once."""
+
+    def __init__(self, wheel: str, violations: Sequence[Violation], next_step: str = "") -> None:
+        first, *others = violations
+        more = "".join(f"\n  also: {violation}" for violation in others)
+        place = f"{wheel}: {first.member}" if first.member else wheel
+        super().__init__(place, f"{first.rule}: {first.detail}{more}", next_step)
+        self.violations = tuple(violations)
 
 
 def name_violations(names: Iterable[str]) -> Iterator[Violation]:

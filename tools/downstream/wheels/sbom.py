@@ -6,6 +6,7 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Iterator
+from functools import cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
@@ -20,6 +21,7 @@ from downstream.patches.parse import parse
 if TYPE_CHECKING:
     from cyclonedx.model.component import Component, Patch
     from cyclonedx.model.issue import IssueType
+    from cyclonedx.validation.json import JsonStrictValidator
     from packageurl import PackageURL
 
 FOLDER = "sboms"
@@ -93,11 +95,19 @@ def pedigree_of(raw: bytes) -> tuple[tuple[str, ...], tuple[tuple[str, bytes], .
 
 def schema_errors(raw: bytes) -> list[str]:
     """Return what CycloneDX's strict JSON schema says against *raw*."""
+    try:
+        error = _validator().validate_str(raw.decode())
+    except ValueError as exc:  # no UTF-8, or no JSON
+        return [str(exc)]
+    return [str(error).splitlines()[0]] if error is not None else []
+
+
+@cache
+def _validator() -> JsonStrictValidator:
     from cyclonedx.schema import SchemaVersion
     from cyclonedx.validation.json import JsonStrictValidator
 
-    error = JsonStrictValidator(SchemaVersion.V1_6).validate_str(raw.decode("utf-8", "replace"))
-    return [str(error).splitlines()[0]] if error is not None else []
+    return JsonStrictValidator(SchemaVersion.V1_6)  # reads its schema once, which costs more than to use it
 
 
 def patch_path(tree: PatchedTree, entry: str) -> str:

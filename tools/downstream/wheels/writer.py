@@ -7,13 +7,17 @@ bytes, and new ones are stored, because zlib and zlib-ng deflate differently.
 
 from __future__ import annotations
 
+import os
 import stat
 import struct
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import BinaryIO
 
-from downstream.errors import WheelError
+from downstream.errors import WheelError, WriteError
 from downstream.wheels.archive import (
     CENTRAL,
     CENTRAL_MARK,
@@ -127,3 +131,18 @@ class ArchiveWriter:
         # fmt: on
         self._write(header)
         self._at += len(header)
+
+
+@contextmanager
+def whole(target: Path) -> Iterator[BinaryIO]:
+    """Open *target* for writing; it appears under its name only when everything was written."""
+    partial = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with partial.open("wb", buffering=1 << 20) as stream:
+            yield stream
+        partial.replace(target)
+    except OSError as exc:
+        raise WriteError(str(target), f"cannot be written ({exc})") from exc
+    finally:
+        partial.unlink(missing_ok=True)
