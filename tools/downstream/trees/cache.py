@@ -31,14 +31,10 @@ def default_folder() -> Path:
     """
     if named := os.environ.get(VARIABLE):
         return Path(named).absolute()
-    # What platformdirs would answer on Linux, without its import (it costs a warm check 10 ms).
-    xdg = os.environ.get("XDG_CACHE_HOME", "")
-    if os.name == "posix" and os.path.isabs(xdg):  # noqa: PTH117 - no Path is needed for the question
-        return Path(xdg) / "sm120-overlay"
     import platformdirs
 
     folder = platformdirs.user_cache_path("sm120-overlay", appauthor=False)
-    if not folder.is_absolute() or str(folder).startswith("~"):
+    if not folder.is_absolute():
         raise TreeError("cache", "this user has no home folder", f"name a folder in {VARIABLE}")
     return folder
 

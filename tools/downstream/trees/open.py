@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,19 +11,21 @@ from typing import TYPE_CHECKING
 from packaging.utils import parse_wheel_filename
 from packaging.version import Version
 
-from downstream.errors import TreeError, UsageError
+from downstream.errors import OfflineError, TreeError, UsageError
 from downstream.trees import releases as published
 from downstream.trees.layout import IDENTITY, Layout
+from downstream.trees.published import PublishedSource, check_digest, fetch_whole, kept_whole
 from downstream.trees.releases import Release, ReleaseFile
-from downstream.trees.session import Session
+from downstream.trees.session import ONLINE, Session
 from downstream.trees.tree import Tree
-from downstream.trees.wheel import FileSource, PublishedSource, WheelTree, check_digest, fetch_whole, kept_whole
+from downstream.trees.wheel import FileSource, WheelTree
 
 if TYPE_CHECKING:
     from downstream.pins import Pin, Upstream
     from downstream.trees.installed import InstalledTree
 
 NEAR = 6  # versions named when one is not found
+AT_ONCE = 4  # releases fetched side by side: an index is shared
 
 
 def open_pin(pin: Pin, session: Session) -> WheelTree:
@@ -34,15 +37,7 @@ def open_pin(pin: Pin, session: Session) -> WheelTree:
     if not pin.sha256:
         raise TreeError(str(pin), "pins no wheel", "give it a sha256 table: tools/rebase.py writes one")
     name = reading_wheel(pin.sha256)
-    digest = pin.sha256[name]
-
-    def locate() -> ReleaseFile:
-        release = _release(pin.upstream, pin.version, session)
-        return check_digest(_file(release, name, pin.upstream), digest)
-
-    title = f"{pin.upstream.name} {pin.version}"
-    source = PublishedSource(locate, digest, session)
-    return WheelTree(source, pin.upstream.layout, title, identity=digest, session=session)
+    return _wheel(pin.upstream, pin.version, name, pin.sha256[name], session)
 
 
 def open_release(upstream: Upstream, version: Version, session: Session) -> WheelTree:
@@ -57,8 +52,7 @@ def open_release(upstream: Upstream, version: Version, session: Session) -> Whee
     if not file.sha256:
         # An index that tells no digest is trusted by address; its file is read whole, and nothing of it is kept apart.
         return WheelTree(FileSource(_unhashed(file, session)), upstream.layout, title)
-    source = PublishedSource(lambda: file, file.sha256, session)
-    return WheelTree(source, upstream.layout, title, identity=file.sha256, session=session)
+    return _wheel(upstream, version, file.name, file.sha256, session)
 
 
 def wheel_files(pin: Pin, session: Session) -> tuple[Path, ...]:
@@ -70,7 +64,7 @@ def wheel_files(pin: Pin, session: Session) -> tuple[Path, ...]:
     for name, digest in sorted(pin.sha256.items()):
         path = kept_whole(digest, session)
         if path is None:
-            file = _file(_release(pin.upstream, pin.version, session), name, pin.upstream)
+            file = _file(pin.upstream, pin.version, name, session)
             path = fetch_whole(check_digest(file, digest), digest, session)
         found.append(path)
     return tuple(found)
@@ -92,6 +86,22 @@ def prefetch(tree: Tree, paths: Iterable[str]) -> None:
     """Tell *tree* which files will be read, so that it can fetch them together. Never needed, sometimes faster."""
     if isinstance(tree, WheelTree):
         tree.prefetch(paths)
+
+
+def prefetch_all(trees: Iterable[Tree], paths: Iterable[str], session: Session) -> None:
+    """prefetch() for several trees, AT_ONCE of them side by side. A failure ends it and is raised."""
+    from concurrent.futures import ThreadPoolExecutor, as_completed
+
+    wanted, wheels = list(paths), [tree for tree in trees if isinstance(tree, WheelTree)]
+    with session.progress.task("read releases", len(wheels)) as task, ThreadPoolExecutor(AT_ONCE) as threads:
+        futures = {threads.submit(tree.prefetch, wanted): tree for tree in wheels}
+        try:
+            for future in as_completed(futures):
+                future.result()
+                task.advance(note=futures[future].name)
+        except BaseException:
+            threads.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def reading_wheel(names: Iterable[str]) -> str:
@@ -122,7 +132,7 @@ def _release(upstream: Upstream, version: Version, session: Session) -> Release:
     near = near_versions(version, [release.version for release in listing.releases])
     step = f"the nearest are {', '.join(map(str, near))}" if near else "check the index: pip config list"
     if session.offline:
-        step += "; the listing in the cache may be old, try without --offline"
+        raise OfflineError(f"{upstream.name} {version}", "is not in the cached listing", f"{ONLINE}; {step}")
     raise TreeError(f"{upstream.name} {version}", "is not published on the configured index", step)
 
 
@@ -142,12 +152,21 @@ def near_versions(version: Version, known: Iterable[Version]) -> list[Version]:
     return [other for other in known if str(other) in close or other in below or other in above][:NEAR]
 
 
-def _file(release: Release, name: str, upstream: Upstream) -> ReleaseFile:
-    for file in release.files:
-        if file.name == name:
-            return file
-    found = ", ".join(file.name for file in release.files)
-    raise TreeError(f"{upstream.name} {release.version}", f"the index has no {name}, only {found}", "pip config list")
+def _wheel(upstream: Upstream, version: Version, name: str, digest: str, session: Session) -> WheelTree:
+    source = PublishedSource(lambda: check_digest(_file(upstream, version, name, session), digest), digest, session)
+    return WheelTree(source, upstream.layout, f"{upstream.name} {version}", identity=digest, session=session)
+
+
+def _file(upstream: Upstream, version: Version, name: str, session: Session) -> ReleaseFile:
+    """Return where *name* is to be had, from the kept listing if it is of the indexes that pip asks now."""
+    for age in (math.inf, 0):
+        release = published.listing(upstream.package, session=session, max_age=age).release(version)
+        for file in release.files if release else ():
+            if file.name == name:
+                return file
+    found = ", ".join(file.name for file in release.files) if release else "no such release"
+    step = "check which index pip is configured with: pip config list"
+    raise TreeError(f"{upstream.name} {version}", f"the index has no {name} ({found})", step)
 
 
 def _unhashed(file: ReleaseFile, session: Session) -> Path:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
+from urllib.parse import urlsplit
 
 from downstream.errors import DigestError, NetworkError, OfflineError
 from downstream.progress import SILENT, Progress
@@ -102,18 +103,16 @@ class Session:
         asked for, or has another file than the one that *total* and
         *validator* speak of: the whole file is to be fetched then.
         """
-        host = url.split("/", 3)[2] if "://" in url else url
-        if host in self._rangeless:
+        if urlsplit(url).netloc in self._rangeless:
             return None
         wanted = f"bytes={start}-{stop - 1}" if start >= 0 else f"bytes={start}"
         # If-Range: a changed file is answered whole (200), never in pieces of two files (RFC 9110, 13.1.5).
         headers = {"Range": wanted, "Accept-Encoding": "identity", **({"If-Range": validator} if validator else {})}
-        found = self.get(url, headers, lambda reply: self._taken(reply, url, start, stop, total))
-        if found is None:
-            self._rangeless.add(host)
-        return found
+        return self.get(url, headers, lambda reply: self._taken(reply, url, start, stop, total))
 
     def _taken(self, reply: Reply, url: str, start: int, stop: int, total: int | None) -> Span | None:
+        if reply.status == 200 and not reply.headers.get("ETag"):
+            self._rangeless.add(urlsplit(url).netloc)  # with an ETag it may have ranges, and another file now
         said = _CONTENT_RANGE.fullmatch(reply.headers.get("Content-Range", "").strip())
         if reply.status in (200, 416) or (reply.status == 206 and said is None):
             return None
@@ -125,7 +124,12 @@ class Session:
             return None
         if reply.headers.get("Content-Encoding", "identity") != "identity":
             return None
-        content = reply.body()
+        with self.progress.task(f"fetch parts of {url.rpartition('/')[2]}", last - first + 1, "bytes") as task:
+            pieces = []
+            for piece in reply.chunks():
+                pieces.append(piece)
+                task.advance(len(piece))
+        content = b"".join(pieces)
         if len(content) != last - first + 1:
             return None
         tag = reply.headers.get("ETag", "")
@@ -186,5 +190,10 @@ class Session:
 
 def _verify(found: str, expected: str, place: str) -> None:
     if expected and found != expected:
-        step = "do not use the file; compare with the digest that the upstream project published"
-        raise DigestError(place, f"has sha256 {found}, expected {expected}", step)
+        raise digest_error(place, found, expected)
+
+
+def digest_error(place: str, found: str, expected: str) -> DigestError:
+    """The error for a file that is not the expected one."""
+    step = "do not use the file; compare with the digest that the upstream project published"
+    return DigestError(place, f"has sha256 {found}, expected {expected}", step)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeVar
@@ -61,6 +62,7 @@ class Wire:
         self._backoff = backoff
         self._session: requests.Session | None = None
         self._logins = {_host(url): login for url in pip.indexes if (login := credentials(url))}
+        self._lock = threading.Lock()
         self.fetched = 0
         self.requests = 0
 
@@ -91,7 +93,8 @@ class Wire:
                     proxies={"http": self._pip.proxy, "https": self._pip.proxy} if self._pip.proxy else None,
                 ) as response:
                     began = True
-                    self.requests += 1
+                    with self._lock:
+                        self.requests += 1
                     if response.status_code in _RETRIED:
                         raise self.refused(url, response.status_code, response.reason or "")
                     return take(Reply(response, self._add))
@@ -113,7 +116,8 @@ class Wire:
         return NetworkError(redact(url), f"the server answered {status} {reason}".rstrip(), step)
 
     def _add(self, amount: int) -> None:
-        self.fetched += amount
+        with self._lock:
+            self.fetched += amount
 
     def _connected(self) -> requests.Session:
         if self._session is None:
@@ -128,6 +132,7 @@ class Wire:
                 status_forcelist=_RETRIED,
                 allowed_methods={"GET"},
                 raise_on_status=False,
+                respect_retry_after_header=False,  # it may say an hour; a person is waiting
             )
             for scheme in ("https://", "http://"):
                 session.mount(scheme, HTTPAdapter(max_retries=retry))
