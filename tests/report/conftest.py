@@ -94,7 +94,7 @@ def results() -> tuple[PatchResult, ...]:
     )
     moved = _file(
         "python/old.py",
-        HunkResult(path="python/old.py", number=1, status=HunkStatus.FILE_MOVED, old_line=9),
+        HunkResult(path="python/old.py", number=1, status=HunkStatus.FILE_MOVED, line=11, offset=2, old_line=9),
         moved_to="python/new.py",
     )
     refused = _file(

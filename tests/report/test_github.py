@@ -15,7 +15,8 @@ def test_each_finding_is_one_command_on_its_line_of_the_patch(
         "::error",
         "::notice",
         "::warning",
-        *["::error"] * 6,
+        "::warning",
+        *["::error"] * 5,
     ]
     assert lines[0] == (
         "::error file=patches/stable/flashinfer/guards.patch,line=21,title=conflict%3A hunk 2 of guards.patch::"

@@ -31,7 +31,7 @@ def test_the_log_validates_and_places_each_finding_in_its_patch(
         ("conflict", "error", "guards.patch", 21),
         ("upstreamed", "note", "arch-list.patch", 9),
         ("review", "warning", "arch-list.patch", 18),
-        ("file-moved", "error", "moved.patch", 8),
+        ("review", "warning", "moved.patch", 8),
         ("file-gone", "error", "moved.patch", 18),
         ("ambiguous", "error", "hostile.patch", 5),
         ("misplaced", "error", "hostile.patch", 15),

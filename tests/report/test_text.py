@@ -46,7 +46,7 @@ def test_the_counts_come_last_before_the_next_step(results: Sequence[PatchResult
         (
             "7 patches: 1 malformed, 4 conflict, 1 partly-upstreamed, 1 unmodified; "
             "10 hunks: 2 clean, 1 offset, 1 merged, 1 upstreamed, 1 misplaced, 1 ambiguous, 1 conflict, 1 file-moved, "
-            "1 line-endings; 1 to review; 1.2 MB fetched"
+            "1 line-endings; 2 to review; 1.2 MB fetched"
         ),
         "next: tools/rebase.py --upstream flashinfer=v0.6.17",
     ]
@@ -60,6 +60,13 @@ def test_what_was_merged_of_a_partly_upstreamed_patch_and_what_to_review_is_show
     assert f"{place}:9: flashinfer/jit/comm.py:61: upstreamed: hunk 1: the release has the new lines at 61" in shown
     review = "review: hunk 2: gen_trtllm_comm_module changed around it: read it again"
     assert f"{place}:18: flashinfer/jit/comm.py:78→80: {review}" in shown
+
+
+def test_a_hunk_that_was_followed_into_a_new_file_wants_a_look(
+    results: Sequence[PatchResult], context: ReportContext
+) -> None:
+    review = "review: hunk 1: the file is now python/new.py: check that it is the same code"
+    assert f"moved.patch:8: python/old.py:9→11: {review}" in text.render(results, context=context)
 
 
 def test_a_file_that_comes_back_in_a_patch_is_told_apart(
@@ -80,7 +87,7 @@ def test_quiet_keeps_every_finding_and_the_counts(results: Sequence[PatchResult]
     assert [WORD.findall(line)[0] for line in lines if line.startswith("patches/")] == [
         "conflict",
         "review",
-        "file-moved",
+        "review",
         "file-gone",
         "ambiguous",
         "misplaced",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from downstream.placing.verdict import HunkStatus, PatchResult
+from downstream.placing.verdict import PatchResult
 from downstream.report.context import Located, ReportContext, located, printable
-from downstream.report.wording import meaning, since, to_review
+from downstream.report.wording import level, meaning, since, to_review
+
+COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 
 
 def render(results: Sequence[PatchResult], *, context: ReportContext) -> str:
@@ -21,22 +23,18 @@ def render(results: Sequence[PatchResult], *, context: ReportContext) -> str:
 
 
 def _annotation(place: Located, context: ReportContext) -> str:
-    if not place.status.fine:
-        level, message = "error", meaning(place)
-    elif review := to_review(place):
-        level, message = "warning", review
-    elif place.status is HunkStatus.UPSTREAMED:
-        level, message = "notice", meaning(place)
-    else:
+    severity = level(place)
+    if not severity:
         return ""
+    message = to_review(place) if severity == "warning" else meaning(place)
     where = f"{place.file.path}:{place.old_line}" if place.old_line else place.file.path
     text = ": ".join(part for part in (where, message, since(place), context.title) if part)
-    word = "review" if level == "warning" else place.status.value
-    return _command(level, place.path, place.at, f"{word}: {place.subject} of {place.patch.patch}", text)
+    word = "review" if severity == "warning" else place.status.value
+    return _command(COMMANDS[severity], place.path, place.at, f"{word}: {place.subject} of {place.patch.patch}", text)
 
 
-def _command(level: str, path: str, line: int, title: str, message: str) -> str:
-    return f"::{level} file={_property(path)},line={line},title={_property(title)}::{_escaped(message)}"
+def _command(name: str, path: str, line: int, title: str, message: str) -> str:
+    return f"::{name} file={_property(path)},line={line},title={_property(title)}::{_escaped(message)}"
 
 
 def _escaped(text: str) -> str:

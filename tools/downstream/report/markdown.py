@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from downstream.placing.verdict import HunkStatus, PatchResult
+from downstream.placing.verdict import PatchResult
 from downstream.report.context import Located, ReportContext, decoded, located, printable
-from downstream.report.wording import ADVICE, hunk_counts, meaning, since, size, to_review, totals
+from downstream.report.wording import ADVICE, hunk_counts, level, meaning, since, size, to_review, totals
 
 MARKS = {True: "✅", False: "❌"}
 _SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_[]<>|#~"})
@@ -20,7 +20,7 @@ def render(results: Sequence[PatchResult], *, context: ReportContext) -> str:
     lines += ["", totals(results) + (f"; {size(context.fetched)} fetched" if context.fetched is not None else "")]
     places = list(located(results, context))
     for result in results:
-        mine = [place for place in places if place.patch is result and _notable(place)]
+        mine = [place for place in places if place.patch is result and level(place)]
         if mine or not result.fine:
             lines += _details(result, mine)
     if context.next_steps:
@@ -65,10 +65,6 @@ def _row(result: PatchResult) -> str:
     return f"| {MARKS[result.fine]} | {name} | {result.status.value} | {counts} |"
 
 
-def _notable(place: Located) -> bool:
-    return bool(to_review(place)) or not place.status.fine or place.status is HunkStatus.UPSTREAMED
-
-
 def _details(result: PatchResult, places: Sequence[Located]) -> list[str]:
     lines = ["", "<details>", f"<summary>{_html(result.patch)}: {result.status.value}</summary>", ""]
     if result.reason:
@@ -89,8 +85,6 @@ def _place(place: Located) -> list[str]:
         lines.append(f"  - **review**: {escaped(review)}")
     if hunk and hunk.candidates:
         lines.append(f"  - its old text stands at: {', '.join(map(str, hunk.candidates))}")
-    if place.file.moved_to:
-        lines.append(f"  - moved to {code(place.file.moved_to)}")
     if hunk and hunk.tentative:
         lines.append("  - tentative: an earlier patch failed on this file")
     if place.status in ADVICE:

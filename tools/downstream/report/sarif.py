@@ -10,7 +10,7 @@ from urllib.parse import quote
 from downstream.placing.verdict import HunkStatus, PatchResult
 from downstream.report.context import Located, ReportContext, located, printable
 from downstream.report.json import dumps
-from downstream.report.wording import ADVICE, MEANING, meaning, since, to_review
+from downstream.report.wording import ADVICE, MEANING, level, meaning, since, to_review
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 TOOL = "sm120-overlay"
@@ -33,7 +33,7 @@ def render(results: Sequence[PatchResult], *, context: ReportContext) -> str:
     ]
     rules = {status.value: MEANING[status] for status in ADVICE} | {
         HunkStatus.UPSTREAMED.value: MEANING[HunkStatus.UPSTREAMED],
-        "review": "the function or kernel around a hunk that applies has changed",
+        "review": "the hunk applies, but what is around it has changed",
     }
     return log(found, rules=rules)
 
@@ -86,19 +86,16 @@ def result(
 
 
 def _result(place: Located, context: ReportContext) -> dict[str, Any] | None:
-    if not place.status.fine:
-        rule, level, text = place.status.value, "error", meaning(place)
-    elif review := to_review(place):
-        rule, level, text = "review", "warning", review
-    elif place.status is HunkStatus.UPSTREAMED:
-        rule, level, text = place.status.value, "note", meaning(place)
-    else:
+    severity = level(place)
+    if not severity:
         return None
+    rule = "review" if severity == "warning" else place.status.value
+    text = to_review(place) if severity == "warning" else meaning(place)
     parts = (place.subject, context.title, text, since(place), ADVICE.get(place.status, ""))
     where = f"{place.file.path}:{place.old_line}" if place.old_line else place.file.path
     return result(
         rule=rule,
-        level=level,
+        level=severity,
         message=": ".join(part for part in parts if part),
         path=place.path,
         line=place.at,

@@ -102,8 +102,6 @@ def _hunk(place: Located, paint: _Paint, *, quiet: bool, verbose: bool) -> Itera
             yield f"            … {counted(len(hunk.found) - SHOWN, 'more line')}"
     if hunk.candidates:
         yield f"    its old text stands at: {', '.join(map(str, hunk.candidates))}"
-    if place.file.moved_to:
-        yield f"    moved to: {printable(place.file.moved_to)}"
     if hunk.hint_fuzz is not None:
         yield f"    GNU patch would take it with fuzz {hunk.hint_fuzz}; we never do"
     if hunk.tentative:
@@ -113,14 +111,10 @@ def _hunk(place: Located, paint: _Paint, *, quiet: bool, verbose: bool) -> Itera
 
 def _where(place: Located) -> str:
     """``patches/stable/x/y.patch:31: include/f.cuh:417→431``: a place to click, then where upstream."""
-    old, new = place.old_line, place.new_line
-    lines = "→".join(str(line) for line in dict.fromkeys((old, new)) if line is not None)
-    file = printable(place.file.path)
-    return (
-        f"{printable(place.path)}:{place.at}: {file}:{lines}"
-        if lines
-        else f"{printable(place.path)}:{place.at}: {file}"
-    )
+    numbers = (place.old_line, place.new_line)
+    lines = "→".join(str(line) for line in dict.fromkeys(numbers) if line is not None)
+    where = f"{printable(place.path)}:{place.at}: {printable(place.file.path)}"
+    return f"{where}:{lines}" if lines else where
 
 
 def _why(place: Located) -> str:

@@ -17,7 +17,7 @@ MEANING = {
     HunkStatus.AMBIGUOUS: "its text stands in several places and nothing tells them apart",
     HunkStatus.CONFLICT: "the lines it changes are not there as it wants them",
     HunkStatus.FILE_GONE: "the release has no such file",
-    HunkStatus.FILE_MOVED: "the file has another path in the release",
+    HunkStatus.FILE_MOVED: "placed in the file's new home",
     HunkStatus.LINE_ENDINGS: "equal but for CR LF against LF",
     HunkStatus.MALFORMED: "this is no well-formed diff",
 }
@@ -27,7 +27,6 @@ ADVICE = {
     HunkStatus.AMBIGUOUS: "give the tree the series was made against (--base), or more context lines in the patch",
     HunkStatus.CONFLICT: "rewrite the change against the lines shown",
     HunkStatus.FILE_GONE: "find out where the code went, or drop the patch",
-    HunkStatus.FILE_MOVED: "check that the new file is the same code, then change the path in the patch",
     HunkStatus.LINE_ENDINGS: "remake the patch with the line ends of the file; files are never converted",
     HunkStatus.MALFORMED: "remake the patch from the files; counts and lines must agree",
 }
@@ -50,7 +49,23 @@ def meaning(place: Located) -> str:
 
 def to_review(place: Located) -> str:
     """Why a hunk that is placed still wants a reader; empty where it does not."""
-    return f"{place.hunk.review} changed around it: read it again" if place.hunk and place.hunk.review else ""
+    if not place.status.placed:
+        return ""
+    reasons = []
+    if place.status is HunkStatus.FILE_MOVED:
+        reasons.append(f"the file is now {place.file.moved_to}: check that it is the same code")
+    if place.hunk and place.hunk.review:
+        reasons.append(f"{place.hunk.review} changed around it: read it again")
+    return "; ".join(reasons)
+
+
+def level(place: Located) -> str:
+    """``error`` (a person must decide), ``warning`` (one should look), ``note`` (merged upstream), or nothing."""
+    if not place.status.fine:
+        return "error"
+    if to_review(place):
+        return "warning"
+    return "note" if place.status is HunkStatus.UPSTREAMED else ""
 
 
 def since(place: Located) -> str:
@@ -87,7 +102,7 @@ def totals(results: Sequence[PatchResult]) -> str:
     parts = [counted(len(results), "patch") + (f": {by_patch}" if by_patch else "")]
     if hunks:
         parts.append(f"{counted(len(hunks), 'hunk')}: {by_hunk}")
-    if review := sum(hunk.review is not None for hunk in hunks):
+    if review := sum(hunk.review is not None or hunk.status is HunkStatus.FILE_MOVED for hunk in hunks):
         parts.append(f"{review} to review")
     return "; ".join(parts)
 
