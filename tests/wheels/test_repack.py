@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import os
+import pickle
 import re
+import shutil
 import subprocess
 import sys
+import sysconfig
 import textwrap
 import zipfile
 from collections.abc import Callable
@@ -189,33 +192,60 @@ BUILD = """
     import os, pickle, sys
     from pathlib import Path
     os.umask(int(sys.argv[4], 8))
-    sys.path.insert(0, sys.argv[5])
+    sys.path[:0] = sys.argv[5:]
     from downstream.wheels.repack import repack
     tree, line = pickle.loads(Path(sys.argv[1]).read_bytes())
     print(repack(Path(sys.argv[2]), tree, Path(sys.argv[3]), line=line, epoch=315532800).name)
 """
 
 
-def test_folder_umask_clock_and_locale_leave_no_trace(
-    published: Callable[..., Any], line_of: LineOf, patched: Patched, tmp_path: Path
-) -> None:
-    import pickle
-
+@pytest.fixture
+def elsewhere(published: Callable[..., Any], line_of: LineOf, patched: Patched, tmp_path: Path) -> Callable[..., bytes]:
+    """Build one and the same wheel in a process of its own, and return its bytes."""
     wheel = published().write()
     line = line_of(wheel)
     made = tmp_path / "tree"
     made.write_bytes(pickle.dumps((patched(line, wheel, overlay={"attend/sm120.py": b"x\n"}), line)))
-    tools = str(Path(__file__).resolve().parents[2] / "tools")
-    results = []
-    for folder, umask, more in (
-        ("a", "022", {}),
-        ("b/c", "077", {"LC_ALL": "C", "TZ": "Asia/Tokyo", "PYTHONHASHSEED": "7"}),
-    ):
-        out = tmp_path / folder
-        script = [sys.executable, "-c", textwrap.dedent(BUILD), str(made), str(wheel), str(out), umask, tools]
-        name = subprocess.run(script, check=True, capture_output=True, text=True, env=os.environ | more).stdout.strip()
-        results.append((out / name).read_bytes())
-    assert results[0] == results[1]
+    paths = [str(Path(__file__).resolve().parents[2] / "tools"), sysconfig.get_path("purelib")]
+
+    def build(folder: str, umask: str, python: str = sys.executable, **environment: str) -> bytes:
+        script = [python, "-c", textwrap.dedent(BUILD), str(made), str(wheel), str(tmp_path / folder), umask, *paths]
+        found = subprocess.run(script, check=True, capture_output=True, text=True, env=os.environ | environment)
+        return (tmp_path / folder / found.stdout.strip()).read_bytes()
+
+    return build
+
+
+def test_folder_umask_time_zone_and_hash_seed_leave_no_trace(elsewhere: Callable[..., bytes]) -> None:
+    first = elsewhere("a", "022")
+    assert first == elsewhere("b/c", "077", LC_ALL="C", TZ="Asia/Tokyo", PYTHONHASHSEED="7")
+
+
+def other_pythons() -> dict[str, str]:
+    """Find interpreters beside this one, pyenv's included, by version."""
+    found = {}
+    for minor in (11, 12, 13, 14):
+        name = f"python3.{minor}"
+        candidates = [shutil.which(name)]
+        if pyenv := shutil.which("pyenv"):
+            root = subprocess.run([pyenv, "root"], capture_output=True, text=True, check=True).stdout.strip()
+            candidates += [str(path) for path in sorted(Path(root).glob(f"versions/3.{minor}.*/bin/{name}"))]
+        for path in filter(None, candidates):
+            works = subprocess.run([path, "-c", ""], capture_output=True, check=False).returncode == 0
+            if works and minor != sys.version_info.minor:
+                found[f"3.{minor}"] = path
+    return found
+
+
+@pytest.mark.slow
+def test_every_python_writes_the_same_bytes(elsewhere: Callable[..., bytes]) -> None:
+    others = other_pythons()
+    if not others:
+        pytest.skip("no other Python from 3.11 on is installed")
+    here = elsewhere("here", "022")
+    assert {version: elsewhere(version, "077", path) == here for version, path in others.items()} == dict.fromkeys(
+        others, True
+    )
 
 
 def test_record_is_rebuilt_where_upstreams_cannot_be_believed(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -11,6 +12,9 @@ from packaging.version import InvalidVersion, Version
 
 from downstream.wheels.metadata import split
 from downstream.wheels.rules import RefusedError, Rule, Violation
+
+# What stands before the machine in a platform tag.
+_SYSTEM = re.compile(r"^(?:(?:many|musl)linux(?:_\d+_\d+|\d+)|linux|macosx_\d+_\d+)_")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +41,10 @@ class WheelName:
         return f"{self.distribution}-{version}-{self.rest}.whl"
 
     def fits(self, python: str | None, platform: str | None) -> bool:
-        """Whether a tag names interpreter *python* (``cp311``) and a platform that is, or ends in, *platform*."""
+        """Whether it installs on interpreter *python* (``cp311``) and *platform* (a tag, or a machine: ``x86_64``)."""
         return any(
-            python in (None, tag.interpreter)
-            and (platform is None or tag.platform == platform or tag.platform.endswith(f"_{platform}"))
+            (python in (None, tag.interpreter) or tag.interpreter == "py3")
+            and (platform in (None, tag.platform, _SYSTEM.sub("", tag.platform)) or tag.platform == "any")
             for tag in self.tags
         )
 
