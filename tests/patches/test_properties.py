@@ -22,8 +22,8 @@ CONTENT = st.builds(
 )
 NAME = st.sampled_from(["f", "my file", "é", "d/f.c", 'q"\\', "tab\tx", "x b/y"])
 WORDS = """diff --git a/f b/f|diff --git a/f b/g|old mode 100644|new mode 100755|rename from f|rename to g
-|index 1..2 100644|--- a/f|+++ b/f|--- /dev/null|@@ -1 +1 @@|@@ -1,2 +1,2 @@ x|@@ -0,0 +1 @@| a|-a|+b|\\ No newline|prose|-- x
-|Subject: x|prose|Index: f|==="""
+|index 1..2 100644|--- a/f|+++ b/f|--- /dev/null|@@ -1 +1 @@|@@ -1,2 +1,2 @@ x|@@ -0,0 +1 @@| a|-a|+b
+|\\ No newline|prose|-- x|Subject: x|prose|Index: f|==="""
 PIECES = st.lists(
     st.sampled_from([word.strip("\n").encode() + b"\n" for word in WORDS.split("|")])
     | st.sampled_from([b"\n", b"*** a\n***************\n", b"\r\n", b"GIT binary patch\n", b"\xff\x00", b"- x"]),

@@ -113,8 +113,10 @@ class Series:
         return f"{self.folder.name}/{self.file}" + (f":{line}" if line else "")
 
 
-def load_series(folder: Path, file: str = FILE) -> Series:
+def load_series(folder: Path, file: str = FILE, *, strip: int = DEFAULT_STRIP) -> Series:
     """Read ``folder/file`` by quilt's rules; names may hold spaces, or stand in quotes.
+
+    *strip* is for the entries without an option of their own.
 
     Raises PatchError for a missing file, an option other than -pN, and (as
     UnsafePathError) for a name that leaves the folder.
@@ -127,11 +129,11 @@ def load_series(folder: Path, file: str = FILE) -> Series:
         raise PatchError(str(path), f"the series cannot be read: {reason}") from exc
     place = f"{folder.name}/{file}"
     lines = enumerate(split_lines(raw), start=1)
-    entries = [entry for number, line in lines if (entry := _entry(line, number, place))]
+    entries = [entry for number, line in lines if (entry := _entry(line, number, place, strip))]
     return Series(folder=folder, entries=tuple(entries), raw=raw, file=file)
 
 
-def _entry(raw: bytes, number: int, place: str) -> SeriesEntry | None:
+def _entry(raw: bytes, number: int, place: str, strip: int) -> SeriesEntry | None:
     text = raw.removeprefix(b"\xef\xbb\xbf").strip(_BLANK)
     quoted = unquote(text)
     if quoted:
@@ -141,7 +143,6 @@ def _entry(raw: bytes, number: int, place: str) -> SeriesEntry | None:
     else:
         rest, comment = _without_comment(text)
         name = b""
-    strip = DEFAULT_STRIP
     where = f"{place}:{number}"
     while found := _OPTION.search(rest.rstrip(_BLANK)):
         if found[1]:

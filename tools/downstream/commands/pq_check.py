@@ -1,0 +1,254 @@
+"""``pq.py check`` and ``pq.py list``."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from downstream.cli import FINDINGS, OK, colour_wanted
+from downstream.errors import UsageError
+from downstream.patches.header import Header
+from downstream.patches.parse import Parsed
+from downstream.patches.series import Series, load_series
+from downstream.pins import Pin, Pins, load
+from downstream.placing.push import push
+from downstream.placing.verdict import HunkStatus, PatchResult, PushReport
+from downstream.queue.foreign import find_series, read_tolerantly, write_out
+from downstream.queue.lint import Finding, age, lint, unsettled
+from downstream.report import json as report_json
+from downstream.report.context import ReportContext, printable
+from downstream.report.formats import FORMATS, rendered
+from downstream.report.terminal import progress
+from downstream.trees.cache import default_folder
+from downstream.trees.layout import IDENTITY
+from downstream.trees.open import open_pin, open_spec, prefetch
+from downstream.trees.session import Session
+
+
+def check(options: argparse.Namespace) -> int:
+    if options.series or options.tree:
+        return _check_foreign(options)
+    for option in ("base", "out"):
+        if getattr(options, option):
+            raise UsageError(f"--{option}", "is for foreign material", "give --series and --tree, too")
+    return _check_project(options)
+
+
+def _check_foreign(options: argparse.Namespace) -> int:
+    if not (options.series and options.tree):
+        missing = "--tree" if options.series else "--series"
+        raise UsageError(missing, "is missing", "write --series DIR --tree TREE")
+    series = find_series(options.series, strip=options.strip)
+    layout = load(options.root).upstreams[options.upstream].layout if options.upstream else IDENTITY
+    with _session(options) as session:
+        tree = open_spec(options.tree, layout=layout, session=session)
+        base = open_spec(options.base, layout=layout, session=session) if options.base else None
+        read = read_tolerantly(series)
+        paths = _touched(read)
+        prefetch(tree, paths)
+        report = push(read, tree, base=base)
+    written = write_out(report, options.out) if options.out else ()
+    context = ReportContext(
+        command="check",
+        base_tree=base.name if base else "",
+        tree=tree.name,
+        series=_shown(series.folder),
+        patches={parsed.patch.name: parsed.patch for parsed in read},
+        written=tuple(f"{_shown(options.out)}/{path}" for path in written),
+    )
+    _emit(report.results, context, options)
+    return OK if _fine(report) else FINDINGS
+
+
+def _fine(report: PushReport) -> bool:
+    """Nothing of the report waits for a person: a hunk in a folder of its own counts like a patch."""
+    return report.clean and all(hunk.status.fine for result in report.results for hunk in result.hunks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Checked:
+    """One series of the project, judged on its pin."""
+
+    pin: Pin
+    series: Series
+    read: tuple[Parsed, ...]
+    report: PushReport
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        return self.report.clean and all(finding.warning for finding in self.findings)
+
+    @property
+    def folder(self) -> str:
+        return f"patches/{self.pin.line}/{self.pin.upstream.name}"
+
+    @property
+    def context(self) -> ReportContext:
+        return ReportContext(
+            command="check",
+            upstream=self.pin.upstream.name,
+            line=self.pin.line,
+            old_version=str(self.pin.version),
+            series=self.folder,
+            patches={parsed.patch.name: parsed.patch for parsed in self.read},
+        )
+
+
+def _check_project(options: argparse.Namespace) -> int:
+    checked = _judged(options)
+    asked = [name for name in FORMATS if getattr(options, name)]
+    if options.json:
+        _write(report_json.dumps(_document(checked)))
+    else:
+        for one in checked:
+            _emit(one.report.results, one.context, options)
+            if not asked:
+                _write("".join(_lint_lines(one, options)))
+    return OK if all(one.ok for one in checked) else FINDINGS
+
+
+def _judged(options: argparse.Namespace) -> list[_Checked]:
+    pins = load(options.root)
+    with _session(options) as session:
+        return [_judge(pins, pin, session) for pin in _pins(pins, options)]
+
+
+def _judge(pins: Pins, pin: Pin, session: Session) -> _Checked:
+    series = load_series(pins.series_folder(pin))
+    read = read_tolerantly(series)
+    tree = open_pin(pin, session)
+    prefetch(tree, _touched(read))
+    report = push(read, tree)
+    findings = (*lint(series, read), *unsettled(report.results))
+    return _Checked(pin=pin, series=series, read=read, report=report, findings=findings)
+
+
+def _pins(pins: Pins, options: argparse.Namespace) -> list[Pin]:
+    line = pins.line(options.line or next(iter(pins.lines)))
+    return [pins.pin(line.name, options.upstream)] if options.upstream else list(line.pins.values())
+
+
+def _document(checked: Sequence[_Checked]) -> dict[str, Any]:
+    """One document; patches of several series are told apart by their upstream's folder."""
+    if len(checked) == 1:
+        document = report_json.document(checked[0].report.results, context=checked[0].context)
+    else:
+        results = [
+            replace(result, patch=f"{one.pin.upstream.name}/{result.patch}")
+            for one in checked
+            for result in one.report.results
+        ]
+        line = checked[0].pin.line
+        context = ReportContext(command="check", line=line, series=f"patches/{line}")
+        document = report_json.document(results, context=context)
+    document["ok"] = all(one.ok for one in checked)
+    document["lint"] = [
+        {
+            "path": f"{one.folder}/{finding.patch}",
+            "line": finding.line,
+            "level": "warning" if finding.warning else "error",
+            "problem": finding.problem,
+            "next": finding.next_step,
+        }
+        for one in checked
+        for finding in one.findings
+    ]
+    return document
+
+
+def _lint_lines(one: _Checked, options: argparse.Namespace) -> list[str]:
+    lines = []
+    for finding in one.findings:
+        if finding.warning and options.quiet:
+            continue
+        level = "warning" if finding.warning else "error"
+        lines.append(
+            f"{printable(f'{one.folder}/{finding.patch}')}:{finding.line}: {level}: {printable(finding.problem)}\n"
+        )
+        if finding.next_step:
+            lines.append(f"    next: {finding.next_step}\n")
+    return lines
+
+
+def list_series(options: argparse.Namespace) -> int:
+    today: datetime.date = options.date or datetime.datetime.now(tz=datetime.UTC).date()
+    checked = _judged(options)
+    if options.json:
+        series = [
+            {
+                "line": one.pin.line,
+                "upstream": one.pin.upstream.name,
+                "version": str(one.pin.version),
+                "patches": [_row(parsed, result, today) for parsed, result in _pairs(one)],
+            }
+            for one in checked
+        ]
+        ok = all(one.report.clean for one in checked)
+        _write(report_json.dumps({"schema": report_json.SCHEMA, "command": "list", "ok": ok, "series": series}))
+        return OK if ok else FINDINGS
+    for one in checked:
+        _write(f"{one.pin}\n")
+        rows = [_row(parsed, result, today) for parsed, result in _pairs(one)]
+        names = max((len(row["patch"]) for row in rows), default=0)
+        for row in rows:
+            _write(_listed(row, names, verbose=options.verbose))
+    return OK if all(one.report.clean for one in checked) else FINDINGS
+
+
+def _pairs(one: _Checked) -> list[tuple[Parsed, PatchResult]]:
+    return list(zip(one.read, one.report.results, strict=True))
+
+
+def _row(parsed: Parsed, result: PatchResult, today: datetime.date) -> dict[str, Any]:
+    header = Header.parse(parsed.patch.header)
+    return {
+        "patch": parsed.patch.name,
+        "status": result.status.value,
+        "hunks": len(result.hunks),
+        "offset": sum(hunk.status is HunkStatus.OFFSET for hunk in result.hunks),
+        "subject": header.subject,
+        "forwarded": header.forwarded,
+        "applied_upstream": header.applied_upstream,
+        "age": age(header, today),
+    }
+
+
+def _listed(row: dict[str, Any], width: int, *, verbose: bool) -> str:
+    upstream = (
+        f"upstream: {row['applied_upstream']}" if row["applied_upstream"] else f"forwarded: {row['forwarded'] or '?'}"
+    )
+    days = "age ?" if row["age"] is None else f"{row['age']} d"
+    line = f"  {row['status']:<11}  {printable(row['patch']):{width}}  {days:>6}  {printable(upstream)}\n"
+    return line + (f"      {printable(row['subject'] or '(no subject)')}\n" if verbose else "")
+
+
+def _touched(read: Sequence[Parsed]) -> list[str]:
+    paths = {path for one in read for file in one.patch.files for path in (file.old_path, file.new_path) if path}
+    return sorted(paths)
+
+
+def _session(options: argparse.Namespace) -> Session:
+    return Session(default_folder(), offline=options.offline, progress=progress(quiet=options.quiet))
+
+
+def _emit(results: Sequence[PatchResult], context: ReportContext, options: argparse.Namespace) -> None:
+    colour = colour_wanted(options.color, sys.stdout)
+    _write(rendered(results, context=context, options=options, colour=colour))
+
+
+def _write(text: str) -> None:
+    sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
+
+
+def _shown(path: Path) -> str:
+    """A path as it may stand in a report: relative where it lies below the working folder."""
+    try:
+        return path.resolve().relative_to(Path.cwd()).as_posix()
+    except ValueError:
+        return path.name
