@@ -17,7 +17,7 @@ from functools import cached_property
 from downstream.arches import Target
 from downstream.guards.directives import Branch, Chain, Directive, Source, scan
 from downstream.guards.expressions import evaluate
-from downstream.guards.macros import ARCHITECTURE, Predefined, Toolkit, parse_define, predefined
+from downstream.guards.macros import ARCHITECTURE, Any, Predefined, Toolkit, parse_define, predefined
 from downstream.guards.tokens import Macro
 from downstream.guards.values import FALSE, TRUE, Value, both, either, negate, unknown
 
@@ -63,9 +63,10 @@ class Definitions:
         self._sources: dict[str, Source] = {}
         self._profiles: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {}
         self._closures: dict[str, frozenset[str]] = {}
-        self._files: dict[tuple[str, Target | None], File] = {}
-        self._resolved: dict[tuple[str, frozenset[str], Target | None], Known] = {}
-        self._resolving: set[tuple[str, frozenset[str], Target | None]] = set()
+        self._files: dict[tuple[str, Target | Any | None], File] = {}
+        self._resolved: dict[tuple[str, frozenset[str], Target | Any | None], Known] = {}
+        self._resolving: set[tuple[str, frozenset[str], Target | Any | None]] = set()
+        self._tables: dict[Target | Any | None, Predefined] = {}
         self._cut = 0  # times that a circle of definitions was cut
 
     def source(self, path: str) -> Source:
@@ -73,15 +74,16 @@ class Definitions:
             self._sources[path] = scan(decode(self._texts[path]))
         return self._sources[path]
 
-    def file(self, path: str, target: Target | None) -> File:
+    def file(self, path: str, target: Target | Any | None) -> File:
         """*path* as *target* sees it (None: the host pass)."""
         key = (path, target)
         if key not in self._files:
-            table = predefined(target, self._toolkit, self._defines)
-            self._files[key] = File(self, path, table)
+            if target not in self._tables:
+                self._tables[target] = predefined(target, self._toolkit, self._defines)
+            self._files[key] = File(self, path, self._tables[target])
         return self._files[key]
 
-    def resolve(self, name: str, path: str, target: Target | None) -> Known:
+    def resolve(self, name: str, path: str, target: Target | Any | None) -> Known:
         """What *name* is when *path* begins: from its includes, else from the whole tree."""
         own = name in self._profile(path)[1]
         sites = frozenset(site for site in self._sites.get(name, ()) if site != path)
@@ -252,6 +254,8 @@ class File:
     def _at_begin(self, name: str) -> Known:
         if self._table.knows(name):
             return Known(self._table.lookup(name), ARCHITECTURE.fullmatch(name) is not None)
+        if ARCHITECTURE.fullmatch(name):
+            return Known(unknown(f"defined({name})", frozenset({name})), architecture=True)
         return self._definitions.resolve(name, self._path, self._table.target)
 
     def _after(self, directive: Directive, branch: Branch | None, before: Known | None) -> Known:
@@ -259,7 +263,7 @@ class File:
         origin = f"{self._path}:{directive.line}"
         macro = parse_define(directive.text, origin)
         assert macro is not None  # collected as one
-        on = f" on {self._table.target}" if self._table.target else ""
+        on = f" on {self._table.target}" if isinstance(self._table.target, Target) else ""
         architecture = self._asks(branch) or (before is not None and before.architecture)
         if state.value.truth is True:
             defined = macro if directive.keyword == "define" else None

@@ -117,6 +117,8 @@ class _Parser:
         raise MalformedError(f"unexpected '{token.text}'")
 
     def _named(self, name: str) -> Value:
+        if name in ("true", "false"):  # C++ [cpp.cond]
+            return TRUE if name == "true" else FALSE
         macro = self._lookup(name)
         called = self._at < len(self._tokens) and self._tokens[self._at].text == "("
         if called:
@@ -127,7 +129,7 @@ class _Parser:
             text = "".join(token.text for token in self._tokens[start : self._at])
             return unknown(name + text, frozenset({name}))
         if macro is None:
-            return TRUE if name == "true" else FALSE  # C++ [cpp.cond]
+            return FALSE
         if isinstance(macro, Value):
             return unknown(f"{name}[{macro.residual}]", macro.names)
         if macro.body is not None and macro.parameters is None:

@@ -34,7 +34,10 @@ _ABSENT = frozenset(
         "_WIN64",
         "__APPLE__",
         "__clang__",
+        "__CLANGD__",
         "__CLION_IDE__",
+        "IN_KDEVELOP_PARSER",
+        "Q_CREATOR_RUN",
         "__INTELLISENSE__",
         "__JETBRAINS_IDE__",
         "__CDT_PARSER__",
@@ -79,16 +82,25 @@ def parse_toolkit(text: str) -> Toolkit:
     return Toolkit(int(found[1]), int(found[2]))
 
 
+class Any:
+    """Stands for a target nothing is known about: the macros that name it are unknown."""
+
+
+ANY = Any()
+
+
 @dataclass(frozen=True, slots=True)
 class Predefined:
     """The compiler's macros for one target: nvcc 13.0's ``-dryrun``, read back, and ``-D`` options."""
 
-    target: Target | None  # None: the host pass, where __CUDA_ARCH__ is not defined
+    target: Target | Any | None  # None: the host pass, where __CUDA_ARCH__ is not defined
     macros: Mapping[str, Macro] = field(default_factory=dict)
     options: frozenset[str] = frozenset()  # names given by -D
 
     def knows(self, name: str) -> bool:
-        return name in self.macros or name in _ABSENT or ARCHITECTURE.fullmatch(name) is not None
+        if name in self.macros or name in _ABSENT:
+            return True
+        return self.target is not ANY and ARCHITECTURE.fullmatch(name) is not None
 
     def lookup(self, name: str) -> Macro | None:
         """The macro, or None: not defined. Only for names that it knows."""
@@ -96,7 +108,7 @@ class Predefined:
 
 
 def predefined(
-    target: Target | None, toolkit: Toolkit | None = None, defines: Mapping[str, str] | None = None
+    target: Target | Any | None, toolkit: Toolkit | None = None, defines: Mapping[str, str] | None = None
 ) -> Predefined:
     """The macro table of *target*: with *toolkit* None, the version macros are left unknown."""
     macros = {name: Macro(name, None) for name in _PRESENT}
@@ -105,7 +117,7 @@ def predefined(
         words["__CUDACC_VER_MAJOR__"] = str(toolkit.major)
         words["__CUDACC_VER_MINOR__"] = str(toolkit.minor)
         words["CUDA_VERSION"] = words["CUDART_VERSION"] = str(toolkit.cuda_version)
-    if target is not None:
+    if isinstance(target, Target):
         arch = str(target.capability.cuda_arch)
         words["__CUDA_ARCH__"] = arch
         if target.suffix is Suffix.ARCHITECTURE:
@@ -116,7 +128,7 @@ def predefined(
     options = dict(defines or {})
     for name, text in (words | options).items():
         macros[name] = Macro(name, tokenize(text))
-    for name, (parameter, body) in _CALLS.items():
+    for name, (parameter, body) in _CALLS.items() if target is not ANY else ():
         macros[name] = Macro(name, tokenize(body), (parameter,))
     return Predefined(target, macros, frozenset(options))
 
