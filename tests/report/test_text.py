@@ -23,7 +23,7 @@ def test_a_conflict_names_patch_file_hunk_lines_reason_and_first_release(
         "    in the way:",
         "        456 | #if (defined(__CUDA_ARCH__))",
         "        457 |   caf\\xe9\\x1b[2J",
-        "    its old text stands at: 455, 533",
+        "    the lines it changes stand at: 455, 533",
         "    GNU patch would take it with fuzz 2; we never do",
         "    next: rewrite the change against the lines shown",
     ]

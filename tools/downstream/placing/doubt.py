@@ -70,9 +70,9 @@ def review(path: str, at: int, first: int, through: LineMap) -> str | None:
     if ours is None or theirs is None:
         return None
     if ours.name != theirs.name:
-        return f"{ours.name} is now {theirs.name}"
+        return f"{ours.name} (now {theirs.name})"
     same = list(through.old[ours.first : ours.end]) == list(through.new[theirs.first : theirs.end])
-    return None if same else f"{ours.name} changed"
+    return None if same else ours.name
 
 
 def _around(path: str, at: int, first: int, through: LineMap) -> tuple[Span | None, Span | None]:

@@ -26,6 +26,7 @@ class Placement:
     changes: tuple[Change, ...] = ()
     rewritten: bool = False  # the hunk's text no longer says what it changes: it has to be written anew
     partly: bool = False  # upstream made some of its changes
+    region: tuple[int, int] | None = None  # input lines [first, end), 0-based, that stand where it belongs
 
 
 def place(path: str, hunk: Hunk, at: int, through: LineMap) -> Placement:
@@ -34,12 +35,13 @@ def place(path: str, hunk: Hunk, at: int, through: LineMap) -> Placement:
     ``HunkResult.line`` is left to the caller, who knows what earlier hunks added above.
     """
     blank = HunkResult(path=path, number=hunk.number, status=HunkStatus.CONFLICT, old_line=at + 1)
-    return (
+    placement = (
         _whole(blank, hunk, at, through)
         or _upstreamed(blank, hunk, at, through)
         or _merged(blank, hunk, at, through)
         or Placement(hunk=hunk, result=refused(blank, hunk, at, through))
     )
+    return replace(placement, region=(through.before(at) + 1, through.after(at + len(hunk.old))))
 
 
 def _whole(blank: HunkResult, hunk: Hunk, at: int, through: LineMap) -> Placement | None:
@@ -139,7 +141,7 @@ def _merged(blank: HunkResult, hunk: Hunk, at: int, through: LineMap) -> Placeme
         status=HunkStatus.MERGED,
         reason=reason,
         offset=first + 1 - gnu.old_first_line(hunk),
-        review=review(blank.path, fresh[0].change.first, fresh[0].first, through),
+        review=review(blank.path, fresh[0].change.first, fresh[0].first, through) or "the text",
     )
     changes = tuple(Change(one.first, one.end, one.change.added) for one in fresh)
     return Placement(hunk=hunk, result=placed, changes=changes, rewritten=True, partly=bool(taken))

@@ -37,8 +37,6 @@ def refused(blank: HunkResult, hunk: Hunk, at: int, through: LineMap) -> HunkRes
     reason = _in_the_way(blocked, first, end)
     if _equal_but_blanks(hunk, through.new[first:end]):
         reason += "; what stands there equals the patch's text but for white space"
-    if candidates:
-        reason += f"; lines like its own stand at {places(candidates)}"
     return replace(result, status=HunkStatus.CONFLICT, reason=reason, candidates=candidates)
 
 

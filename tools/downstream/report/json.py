@@ -47,6 +47,14 @@ def document(results: Sequence[PatchResult], *, context: ReportContext) -> dict[
     return head
 
 
+def together(reports: Sequence[tuple[Sequence[PatchResult], ReportContext]]) -> str:
+    """Return one document about several upstreams: ``reports`` holds what each alone would print."""
+    documents = [document(results, context=context) for results, context in reports]
+    command = documents[0]["command"] if documents else "check"
+    ok = all(one["ok"] for one in documents)
+    return dumps({"schema": SCHEMA, "command": command, "ok": ok, "reports": documents})
+
+
 def dumps(value: Any) -> str:
     """Serialize to text that is always UTF-8: a byte that was none stays as a ``\\udcXX`` escape."""
     text = json.dumps(value, ensure_ascii=False, indent=2)

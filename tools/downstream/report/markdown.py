@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from downstream.placing.verdict import PatchResult
 from downstream.report.context import Located, ReportContext, decoded, located, printable
-from downstream.report.wording import ADVICE, hunk_counts, level, meaning, since, size, to_review, totals
+from downstream.report.wording import ADVICE, candidates, hunk_counts, level, meaning, since, size, to_review, totals
 
 MARKS = {True: "✅", False: "❌"}
 _SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_[]<>|#~"})
@@ -84,7 +84,7 @@ def _place(place: Located) -> list[str]:
     if review := to_review(place):
         lines.append(f"  - **review**: {escaped(review)}")
     if hunk and hunk.candidates:
-        lines.append(f"  - its old text stands at: {', '.join(map(str, hunk.candidates))}")
+        lines.append(f"  - {candidates(hunk)}")
     if hunk and hunk.tentative:
         lines.append("  - tentative: an earlier patch failed on this file")
     if place.status in ADVICE:

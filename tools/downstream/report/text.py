@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from downstream.placing.verdict import HunkStatus, PatchResult, PatchStatus
 from downstream.report.context import Located, ReportContext, decoded, located, printable
-from downstream.report.wording import ADVICE, counted, hunk_counts, meaning, since, size, to_review, totals
+from downstream.report.wording import ADVICE, candidates, counted, hunk_counts, meaning, since, size, to_review, totals
 
 _Paint = Callable[[str], str]
 
@@ -101,7 +101,7 @@ def _hunk(place: Located, paint: _Paint, *, quiet: bool, verbose: bool) -> Itera
         if len(hunk.found) > SHOWN:
             yield f"            … {counted(len(hunk.found) - SHOWN, 'more line')}"
     if hunk.candidates:
-        yield f"    its old text stands at: {', '.join(map(str, hunk.candidates))}"
+        yield f"    {candidates(hunk)}"
     if hunk.hint_fuzz is not None:
         yield f"    GNU patch would take it with fuzz {hunk.hint_fuzz}; we never do"
     if hunk.tentative:

@@ -47,6 +47,12 @@ def meaning(place: Located) -> str:
     return place.reason or MEANING[place.status]
 
 
+def candidates(hunk: HunkResult) -> str:
+    """Where a person may look: places of the whole old text, or only of the lines that the hunk removes."""
+    what = "the lines it changes stand" if hunk.status is HunkStatus.CONFLICT else "its text stands"
+    return f"{what} at: {', '.join(map(str, hunk.candidates))}"
+
+
 def to_review(place: Located) -> str:
     """Why a hunk that is placed still wants a reader; empty where it does not."""
     if not place.status.placed:
