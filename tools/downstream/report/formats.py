@@ -32,12 +32,28 @@ def rendered(
 
     Raises UsageError where they ask for several.
     """
+    return rendered_together([(results, context)], options=options, colour=colour)
+
+
+def rendered_together(
+    reports: Sequence[tuple[Sequence[PatchResult], ReportContext]], *, options: argparse.Namespace, colour: bool = False
+) -> str:
+    """Return the reports of several upstreams as one valid document of the format."""
     asked = [name for name in ("json", *FORMATS) if getattr(options, name, False)]
     if len(asked) > 1:
         raise UsageError(" ".join(f"--{name}" for name in asked), "stdout holds one format", "choose one of them")
     if not asked:
         from downstream.report import text
 
-        return text.render(results, context=context, colour=colour, quiet=options.quiet, verbose=options.verbose)
+        shown = [
+            text.render(results, context=context, colour=colour, quiet=options.quiet, verbose=options.verbose)
+            for results, context in reports
+        ]
+        return "\n".join(part for part in shown if part)
     writer = importlib.import_module(f"downstream.report.{asked[0]}")
-    return str(writer.render(results, context=context))
+    if len(reports) > 1 and asked[0] in ("sarif", "junit"):
+        return str(writer.together(reports))
+    if len(reports) > 1 and asked[0] == "json":
+        return str(writer.dumps(writer.together(reports)))
+    between = "\n" if asked[0] == "markdown" else ""
+    return between.join(writer.render(results, context=context) for results, context in reports)

@@ -11,6 +11,7 @@ from downstream.placing.verdict import FileResult, HunkResult, PatchResult
 from downstream.report.context import ReportContext, decoded
 
 SCHEMA = 1
+SHARED = ("schema", "command")  # of the document as a whole
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -47,12 +48,20 @@ def document(results: Sequence[PatchResult], *, context: ReportContext) -> dict[
     return head
 
 
-def together(reports: Sequence[tuple[Sequence[PatchResult], ReportContext]]) -> str:
-    """Return one document about several upstreams: ``reports`` holds what each alone would print."""
+def together(reports: Sequence[tuple[Sequence[PatchResult], ReportContext]]) -> dict[str, Any]:
+    """One document about several upstreams: their patches in one list, as ``upstream/name``, then the facts of each."""
     documents = [document(results, context=context) for results, context in reports]
-    command = documents[0]["command"] if documents else "check"
-    ok = all(one["ok"] for one in documents)
-    return dumps({"schema": SCHEMA, "command": command, "ok": ok, "reports": documents})
+    patches = []
+    for one in documents:
+        found = one.pop("patches")
+        patches += [{**patch, "patch": f"{one['upstream']}/{patch['patch']}"} for patch in found]
+    return {
+        "schema": SCHEMA,
+        "command": documents[0]["command"],
+        "ok": all(one["ok"] for one in documents),
+        "patches": patches,
+        "upstreams": [{key: value for key, value in one.items() if key not in SHARED} for one in documents],
+    }
 
 
 def dumps(value: Any) -> str:

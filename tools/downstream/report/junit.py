@@ -15,16 +15,23 @@ _NOT_XML = re.compile("[^\t\n -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 def render(results: Sequence[PatchResult], *, context: ReportContext) -> str:
     """Return the document; a malformed hunk is an error, any other that is not fine a failure."""
-    root = ET.Element("testsuites", name=legal(f"{context.command} {context.title}".strip()))
-    places = list(located(results, context))
-    for result in results:
-        mine = [place for place in places if place.patch is result]
-        suite = ET.SubElement(root, "testsuite", name=legal(result.patch))
-        for place in mine:
-            _case(suite, place)
-        if not mine:
-            _whole(suite, result)
-        _count(suite)
+    return together([(results, context)])
+
+
+def together(reports: Sequence[tuple[Sequence[PatchResult], ReportContext]]) -> str:
+    """Return one document about several upstreams."""
+    title = ", ".join(context.title for _, context in reports)
+    root = ET.Element("testsuites", name=legal(f"{reports[0][1].command} {title}".strip()))
+    for results, context in reports:
+        places = list(located(results, context))
+        for result in results:
+            suite = ET.SubElement(root, "testsuite", name=legal(context.patch_path(result.patch)))
+            mine = [place for place in places if place.patch is result]
+            for place in mine:
+                _case(suite, place)
+            if not mine:
+                _whole(suite, result)
+            _count(suite)
     _count(root)
     ET.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"

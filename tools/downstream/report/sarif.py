@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -18,24 +18,32 @@ TOOL = "sm120-overlay"
 
 def render(results: Sequence[PatchResult], *, context: ReportContext) -> str:
     """Return a log with a result per hunk that needs eyes, placed at the hunk in its patch file."""
-    found = [entry for place in located(results, context) if (entry := _result(place, context))]
-    found += [
-        result(
-            rule=HunkStatus.MALFORMED.value,
-            level="error",
-            message=patch.reason or patch.status.value,
-            path=context.patch_path(patch.patch),
-            line=1,
-            identity=(patch.patch,),
-        )
-        for patch in results
-        if not patch.fine and not patch.files
-    ]
+    return together([(results, context)])
+
+
+def together(reports: Sequence[tuple[Sequence[PatchResult], ReportContext]]) -> str:
+    """Return one log about several upstreams."""
     rules = {status.value: MEANING[status] for status in ADVICE} | {
         HunkStatus.UPSTREAMED.value: MEANING[HunkStatus.UPSTREAMED],
         "review": "the hunk applies, but what is around it has changed",
     }
-    return log(found, rules=rules)
+    return log((entry for results, context in reports for entry in _findings(results, context)), rules=rules)
+
+
+def _findings(results: Sequence[PatchResult], context: ReportContext) -> Iterator[dict[str, Any]]:
+    for place in located(results, context):
+        if entry := _result(place, context):
+            yield entry
+    for patch in results:
+        if not patch.fine and not patch.files:
+            yield result(
+                rule=HunkStatus.MALFORMED.value,
+                level="error",
+                message=patch.reason or patch.status.value,
+                path=context.patch_path(patch.patch),
+                line=1,
+                identity=(context.patch_path(patch.patch),),
+            )
 
 
 def log(results: Iterable[Mapping[str, Any]], *, rules: Mapping[str, str]) -> str:
@@ -99,6 +107,6 @@ def _result(place: Located, context: ReportContext) -> dict[str, Any] | None:
         message=": ".join(part for part in parts if part),
         path=place.path,
         line=place.at,
-        identity=(place.patch.patch, place.file.path, place.subject),
+        identity=(place.path, place.file.path, place.subject),
         upstream=where,
     )
