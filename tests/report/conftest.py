@@ -89,7 +89,7 @@ def results() -> tuple[PatchResult, ...]:
             line=80,
             offset=2,
             old_line=78,
-            review="gen_trtllm_comm_module changed",
+            review="gen_trtllm_comm_module",
         ),
     )
     moved = _file(

@@ -58,7 +58,7 @@ def test_what_was_merged_of_a_partly_upstreamed_patch_and_what_to_review_is_show
     shown = text.render(results, context=context)
     place = "patches/stable/flashinfer/arch-list.patch"
     assert f"{place}:9: flashinfer/jit/comm.py:61: upstreamed: hunk 1: the release has the new lines at 61" in shown
-    review = "review: hunk 2: around it gen_trtllm_comm_module changed: read it again"
+    review = "review: hunk 2: gen_trtllm_comm_module changed around it: read it again"
     assert f"{place}:18: flashinfer/jit/comm.py:78→80: {review}" in shown
 
 

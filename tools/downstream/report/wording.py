@@ -61,7 +61,7 @@ def to_review(place: Located) -> str:
     if place.status is HunkStatus.FILE_MOVED:
         reasons.append(f"the file is now {place.file.moved_to}: check that it is the same code")
     if place.hunk and place.hunk.review:
-        reasons.append(f"around it {place.hunk.review}: read it again")
+        reasons.append(f"{place.hunk.review} changed around it: read it again")
     return "; ".join(reasons)
 
 
