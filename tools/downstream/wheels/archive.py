@@ -61,7 +61,8 @@ class Archive:
         begin = entry.offset + LOCAL.size
         name = bytes(self._view[begin : begin + name_length])
         # An installer that reads local headers must see the same file as one that reads the directory.
-        if mark != LOCAL_MARK or method != entry.method or name not in (entry.name.encode(), _cp437(entry.name)):
+        same = name == entry.name.encode() or name == _cp437(entry.name)
+        if mark != LOCAL_MARK or method != entry.method or not same:
             raise self._refuse(entry.name, Rule.HEADER, "its local header says something else than the directory")
         begin += name_length + extra_length
         if begin + entry.compressed > len(self._view):
@@ -114,7 +115,8 @@ class Archive:
                 size, compressed, offset = self._wide(name, extra, size, compressed, offset)
             at += name_length + extra_length + comment_length
             mode = attributes >> 16 if system == UNIX else 0
-            if violation := _kind_violation(name, mode, flags, method):
+            usual = mode >> 12 == stat.S_IFREG >> 12 and method == DEFLATED and not flags & _ENCRYPTED
+            if (not usual or name.endswith("/")) and (violation := _kind_violation(name, mode, flags, method)):
                 violations.append(violation)
             if not name.endswith("/"):  # folders exist through their files
                 entries.append(Entry(name, 0o755 if mode & 0o111 else 0o644, method, crc, compressed, size, offset))
@@ -173,7 +175,7 @@ def _kind_violation(name: str, mode: int, flags: int, method: int) -> Violation 
 
 
 def _decoded(raw: bytes, flags: int) -> str:
-    return raw.decode("utf-8" if flags & UTF8 else "cp437", errors="surrogateescape")
+    return raw.decode("utf-8" if flags & UTF8 or raw.isascii() else "cp437", errors="surrogateescape")
 
 
 def _cp437(name: str) -> bytes:

@@ -7,10 +7,11 @@ import hashlib
 import io
 import re
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 _DIGEST = re.compile(r"sha256=[A-Za-z0-9_-]{43}")
+_PLAIN = re.compile(r"[A-Za-z0-9_./+-]+").fullmatch  # needs no quotes
 
 
 class Row(NamedTuple):
@@ -34,21 +35,38 @@ def read_rows(raw: bytes) -> dict[str, Row]:
     """Return the rows that can be taken at their word: well formed, and the only one of their path."""
     rows: dict[str, Row] = {}
     seen: set[str] = set()
-    for fields in csv.reader(io.StringIO(raw.decode("utf-8", "replace"), newline="")):
-        if not fields:
-            continue
-        if fields[0] in seen:
-            rows.pop(fields[0], None)
-        elif len(fields) == 3 and _DIGEST.fullmatch(fields[1]) and fields[2].isdecimal():
-            rows[fields[0]] = Row(fields[0], fields[1], int(fields[2]))
-        seen.add(fields[0])
+    for path, digest, size in _fields(raw.decode("utf-8", "replace")):
+        if path in seen:
+            rows.pop(path, None)
+        elif _DIGEST.fullmatch(digest) and size.isdecimal():
+            rows[path] = Row(path, digest, int(size))
+        seen.add(path)
     return rows
 
 
 def write_rows(rows: Iterable[Row], record: str) -> bytes:
     """Return RECORD with *rows* in their order, and last *record*, its own row, which has no digest."""
+    return "".join([*map(_line, rows), _quoted(record), ",,\n"]).encode()
+
+
+def _fields(text: str) -> Iterator[tuple[str, str, str]]:
+    # Few wheels have a path that needs quotes, and csv takes its time.
+    lines = (
+        csv.reader(io.StringIO(text, newline=""))
+        if '"' in text or "\r" in text
+        else (line.split(",") for line in text.split("\n"))
+    )
+    for fields in lines:
+        if fields and fields[0]:
+            path, digest, size, *_ = *fields, "", ""
+            yield (path, digest, size) if len(fields) == 3 else (path, "", "")
+
+
+def _line(row: Row) -> str:
+    return f"{row.path if _PLAIN(row.path) else _quoted(row.path)},{row.digest},{row.size}\n"
+
+
+def _quoted(path: str) -> str:
     text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerows(rows)
-    writer.writerow((record, "", ""))
-    return text.getvalue().encode()
+    csv.writer(text, lineterminator="").writerow((path,))
+    return text.getvalue()

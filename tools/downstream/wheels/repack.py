@@ -143,7 +143,7 @@ def _write(
             known = said.get(entry.name)
             if known is None or known.size != entry.size or name in rehash:
                 known = row(name, archive.chunks(entry))
-            rows.append(known._replace(path=name))
+            rows.append(known if name == known.path else known._replace(path=name))
         elif (text := content[name]) is not None:
             usual = entry.mode if entry else 0o644
             out.store(name, text, mode=0o777 & modes[name] if name in modes else usual)

@@ -12,6 +12,7 @@ from downstream.errors import WheelError
 
 SIGNATURES = ("RECORD.jws", "RECORD.p7s")  # they sign a RECORD that is no more
 _NATIVE = re.compile(r"\.(?:so(?:\.\d+)*|pyd|dylib)$", re.IGNORECASE)
+_PLAIN = re.compile(r"(?:[A-Za-z0-9_-][A-Za-z0-9_.+-]*/)*[A-Za-z0-9_-][A-Za-z0-9_.+-]*")  # breaks no rule of paths
 _DRIVE = re.compile(r"^[A-Za-z]:")
 
 
@@ -83,10 +84,11 @@ def name_violations(names: Iterable[str]) -> Iterator[Violation]:
     """Yield what is wrong with the *names* of an archive's members, folders (ending in ``/``) included."""
     seen: set[str] = set()
     folded: dict[str, str] = {}
-    folders: set[str] = set()
+    folders = {""}
     files: list[str] = []
     for name in names:
-        yield from _path_violations(name)
+        if not _PLAIN.fullmatch(name):
+            yield from _path_violations(name)
         if name in seen:
             yield Violation(member=name, rule=Rule.DUPLICATE, detail="stands in the archive more than once")
             continue
@@ -97,7 +99,7 @@ def name_violations(names: Iterable[str]) -> Iterator[Violation]:
         if not name.endswith("/"):
             files.append(name)
             folder = name.rpartition("/")[0]
-            while folder and folder not in folders:
+            while folder not in folders:
                 folders.add(folder)
                 folder = folder.rpartition("/")[0]
     for name in files:

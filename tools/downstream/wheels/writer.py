@@ -76,15 +76,18 @@ class ArchiveWriter:
 
     def copy(self, entry: Entry, name: str, raw: memoryview) -> None:
         """Write *entry* of another archive as *name*; *raw* is its content as compressed there."""
-        self._begin(entry._replace(name=name, offset=self._at))
-        for at in range(0, len(raw), _PIECE):
-            self._write(raw[at : at + _PIECE])
+        self._begin(name, entry.mode, entry.method, entry.crc, entry.compressed, entry.size)
+        if len(raw) <= _PIECE:
+            self._write(raw)
+        else:
+            for at in range(0, len(raw), _PIECE):
+                self._write(raw[at : at + _PIECE])
         self._at += len(raw)
 
     def store(self, name: str, content: bytes, *, mode: int = 0o644) -> None:
         """Write a member uncompressed."""
         size = len(content)
-        self._begin(Entry(name, mode, STORED, zlib.crc32(content), size, size, self._at))
+        self._begin(name, mode, STORED, zlib.crc32(content), size, size)
         self._write(content)
         self._at += size
 
@@ -102,11 +105,10 @@ class ArchiveWriter:
             count, size, begin = _COUNT_LIMIT, ZIP64_FROM, ZIP64_FROM
         self._write(END.pack(END_MARK, 0, 0, count, count, size, begin, 0))
 
-    def _begin(self, entry: Entry) -> None:
-        """Write the local header of *entry* and note its directory header."""
-        name = entry.name.encode()
-        flags = 0 if entry.name.isascii() else UTF8
-        size, compressed, offset = entry.size, entry.compressed, entry.offset
+    def _begin(self, text: str, mode: int, method: int, crc: int, compressed: int, size: int) -> None:
+        """Write the local header of a member and note its directory header."""
+        name, offset = text.encode(), self._at
+        flags = 0 if text.isascii() else UTF8
         local_extra = central_extra = b""
         version = _CLASSIC
         if size >= self._limit or compressed >= self._limit:
@@ -122,11 +124,11 @@ class ArchiveWriter:
             offset = ZIP64_FROM
             version = _ZIP64
         # fmt: off
-        common = (flags, entry.method, self._time, self._date, entry.crc, compressed, size, len(name))
+        common = (flags, method, self._time, self._date, crc, compressed, size, len(name))
         header = LOCAL.pack(LOCAL_MARK, version, *common, len(local_extra)) + name + local_extra
         self._directory.append(
             CENTRAL.pack(CENTRAL_MARK, version, UNIX, version, 0, *common, len(central_extra),
-                         0, 0, 0, (stat.S_IFREG | entry.mode) << 16, offset) + name + central_extra
+                         0, 0, 0, (stat.S_IFREG | mode) << 16, offset) + name + central_extra
         )
         # fmt: on
         self._write(header)
