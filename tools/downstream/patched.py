@@ -65,12 +65,10 @@ def build(pins: Pins, pin: Pin, session: Session) -> PatchedTree:
     report = push(parsed, base)
     for result in report.results:
         if not result.fine:
-            failed = next(
-                (f"hunk {hunk.number} of {hunk.path}: {hunk.reason}" for hunk in result.hunks if not hunk.status.fine),
-                "",
-            )
+            bad = [hunk for hunk in result.hunks if not hunk.status.fine]
+            failed = f"hunk {bad[0].number} of {bad[0].path}: {bad[0].reason}" if bad else result.reason
             step = f"tools/pq.py check --line {pin.line} says more; tools/rebase.py carries a series to another release"
-            raise PatchError(f"{home}/{result.patch}", f"does not apply to {pin}: {failed or result.reason}", step)
+            raise PatchError(f"{home}/{result.patch}", f"does not apply to {pin}: {failed}", step)
     overlay, modes = _overlay(pins, pin)
     for path in overlay:
         if base.read(path) is not None:
