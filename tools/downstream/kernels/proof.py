@@ -1,0 +1,218 @@
+"""What machine code has to show: no dead kernel, no missing wait, and nothing moved where nothing should."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from downstream.arches import Target
+from downstream.kernels.machine import Kernel
+
+# A patch that means to change code for GPUs that upstream supports says so, by kernel family:
+#   Changes-Machine-Code: lamport_style_one_shot_all_reduce_norm_kernel
+DECLARATION = "Changes-Machine-Code"
+_DECLARED = re.compile(rf"^{DECLARATION}:[ \t]*(.+)$".encode(), re.MULTILINE | re.IGNORECASE)
+
+Listings = Mapping[Target, Mapping[str, Kernel]]
+
+
+class Fault(StrEnum):
+    """Why machine code fails the proof. The values are those of the JSON."""
+
+    EMPTY = "empty"  # has a body on a reference, none on the target
+    ABSENT = "absent"  # exists on a reference, not on the target
+    NO_WAIT = "no-wait"  # waits on a reference, not on the target
+    NO_TRIGGER = "no-trigger"  # triggers on a reference, not on the target
+    MOVED = "moved"  # the series changes code for a reference, and no patch declares it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One fault of one kernel family of a unit on a target; *count* kernels have it."""
+
+    fault: Fault
+    unit: str
+    target: str
+    reference: str
+    family: str
+    count: int
+    example: str  # a mangled name
+
+    def __str__(self) -> str:
+        words = {
+            Fault.EMPTY: f"empty, with a body on {self.reference}",
+            Fault.ABSENT: f"absent, present on {self.reference}",
+            Fault.NO_WAIT: f"without the wait that {self.reference} has",
+            Fault.NO_TRIGGER: f"without the trigger that {self.reference} has",
+            Fault.MOVED: "changed by the series, which no patch declares",
+        }
+        return f"{self.unit}: {self.target}: {self.count} {self.family} {words[self.fault]}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FamilyRow:
+    """A kernel family in one tree on one target: how many, how long, how many wait, trigger or do nothing."""
+
+    unit: str
+    target: str
+    tree: str
+    family: str
+    kernels: int
+    empty: int
+    least: int  # instructions of the shortest
+    most: int
+    waits: int  # kernels with at least one
+    triggers: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """Code for a reference that differs between the trees, because a patch says so."""
+
+    unit: str
+    target: str
+    family: str
+    count: int
+    patch: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """The answer over all units. It holds when there is no finding."""
+
+    rows: tuple[FamilyRow, ...]
+    findings: tuple[Finding, ...]
+    moved: tuple[Moved, ...] = ()
+    equal: tuple[tuple[str, str, int], ...] = ()  # unit, reference, kernels whose code is byte for byte the same
+    unproved: tuple[str, ...] = ()  # touched units that were not compiled
+
+    @property
+    def holds(self) -> bool:
+        return not self.findings
+
+    def empty(self, tree: str, target: str) -> int:
+        return sum(row.empty for row in self.rows if row.tree == tree and row.target == target)
+
+
+def declared(patches: Mapping[str, bytes]) -> dict[str, str]:
+    """Return kernel family -> patch, from the headers of the patches that declare a change of machine code."""
+    found: dict[str, str] = {}
+    for name, raw in patches.items():
+        header = re.split(rb"^(?:diff --git |--- )", raw, maxsplit=1, flags=re.MULTILINE)[0]
+        for match in _DECLARED.finditer(header):
+            for word in match[1].decode("utf-8", "replace").replace(",", " ").split():
+                found.setdefault(word, name)
+    return found
+
+
+def prove_unit(
+    unit: str,
+    unpatched: Listings,
+    patched: Listings,
+    *,
+    references: Sequence[Target],
+    targets: Sequence[Target],
+    allowed: Mapping[str, str],
+) -> Proof:
+    """Judge one unit. *allowed* maps families to the patch that declares their change (see declared())."""
+    findings: list[Finding] = []
+    moved: list[Moved] = []
+    equal: list[tuple[str, str, int]] = []
+    for reference in references:
+        before, after = unpatched[reference], patched[reference]
+        changed = [name for name in sorted({*before, *after}) if _code(before, name) != _code(after, name)]
+        equal.append((unit, str(reference), len({*before, *after}) - len(changed)))
+        for group, names in _families(changed, {**before, **after}).items():
+            if group in allowed:
+                entry = Moved(unit=unit, target=str(reference), family=group, count=len(names), patch=allowed[group])
+                moved.append(entry)
+            else:
+                findings.append(_finding(Fault.MOVED, unit, reference, reference, group, names))
+    for target in targets:
+        for reference in references:
+            # What the release itself does there is the measure; what only the series adds must hold as well.
+            wanted = {**patched[reference], **unpatched[reference]}
+            findings += _lacking(unit, wanted, patched[target], reference, target)
+    return Proof(
+        rows=tuple(_rows(unit, "unpatched", unpatched)) + tuple(_rows(unit, "patched", patched)),
+        findings=tuple(findings),
+        moved=tuple(moved),
+        equal=tuple(equal),
+    )
+
+
+def join(proofs: Iterable[Proof], unproved: Sequence[str] = ()) -> Proof:
+    """Return one proof over several units."""
+    found = list(proofs)
+    return Proof(
+        rows=tuple(row for proof in found for row in proof.rows),
+        findings=tuple(finding for proof in found for finding in proof.findings),
+        moved=tuple(entry for proof in found for entry in proof.moved),
+        equal=tuple(entry for proof in found for entry in proof.equal),
+        unproved=tuple(unproved),
+    )
+
+
+def _lacking(
+    unit: str, wanted: Mapping[str, Kernel], found: Mapping[str, Kernel], reference: Target, target: Target
+) -> list[Finding]:
+    faults: dict[Fault, list[str]] = {}
+    for name, model in sorted(wanted.items()):
+        kernel = found.get(name)
+        if kernel is None:
+            faults.setdefault(Fault.ABSENT, []).append(name)
+        elif kernel.empty and not model.empty:
+            faults.setdefault(Fault.EMPTY, []).append(name)
+        else:
+            if model.waits and not kernel.waits:
+                faults.setdefault(Fault.NO_WAIT, []).append(name)
+            if model.triggers and not kernel.triggers:
+                faults.setdefault(Fault.NO_TRIGGER, []).append(name)
+    return [
+        _finding(fault, unit, target, reference, group, members)
+        for fault, names in faults.items()
+        for group, members in _families(names, wanted).items()
+    ]
+
+
+def _finding(fault: Fault, unit: str, target: Target, reference: Target, group: str, names: Sequence[str]) -> Finding:
+    return Finding(
+        fault=fault,
+        unit=unit,
+        target=str(target),
+        reference=str(reference),
+        family=group,
+        count=len(names),
+        example=names[0],
+    )
+
+
+def _code(kernels: Mapping[str, Kernel], name: str) -> str:
+    return kernels[name].digest if name in kernels else ""
+
+
+def _families(names: Iterable[str], kernels: Mapping[str, Kernel]) -> dict[str, list[str]]:
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(kernels[name].family, []).append(name)
+    return dict(sorted(groups.items()))
+
+
+def _rows(unit: str, tree: str, listings: Listings) -> Iterable[FamilyRow]:
+    for target, kernels in listings.items():
+        for group, names in _families(sorted(kernels), kernels).items():
+            members = [kernels[name] for name in names]
+            yield FamilyRow(
+                unit=unit,
+                target=str(target),
+                tree=tree,
+                family=group,
+                kernels=len(members),
+                empty=sum(kernel.empty for kernel in members),
+                least=min(kernel.instructions for kernel in members),
+                most=max(kernel.instructions for kernel in members),
+                waits=sum(kernel.waits > 0 for kernel in members),
+                triggers=sum(kernel.triggers > 0 for kernel in members),
+            )
