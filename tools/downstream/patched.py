@@ -86,7 +86,7 @@ def build(pins: Pins, pin: Pin, session: Session) -> PatchedTree:
 
 
 def _overlay(pins: Pins, pin: Pin) -> tuple[dict[str, bytes], dict[str, int]]:
-    """Return the overlay's files and their modes by repository path; hidden files and what Python leaves behind are no part of it."""
+    """Return the overlay's files and their modes by repository path, without hidden files and __pycache__."""
     folder = pins.overlay_folder(pin.upstream)
     if not folder.is_dir():
         return {}, {}
