@@ -64,6 +64,15 @@ class GitTree:
         self._child: Any = None
         self._folders: dict[str, dict[str, _Node]] = {}
 
+    @property
+    def git_dir(self) -> Path:
+        """The repository's git folder, for a caller that asks for more than a tree."""
+        return self._git_dir
+
+    @property
+    def revision(self) -> str:
+        return self._revision
+
     def read(self, path: str) -> bytes | None:
         node = self._node(path)
         return None if node is None else self._content(node.object)
