@@ -50,13 +50,10 @@ def _whole(blank: HunkResult, hunk: Hunk, at: int, through: LineMap) -> Placemen
     if first is None:
         return None
     result = replace(blank, candidates=(first + 1,))
-    if (
-        _stands_at(through.new, hunk.new, first)
-        and len(hunk.new) > len(hunk.old)
-        and not _stands_in(through.old, hunk.new)
+    if through.old is not through.new and any(
+        carry(change, through).carry is Carry.TAKEN for change in _canonical(hunk, at, through.old)
     ):
-        reason = "both its old and its new text stand here: repeated lines hide whether upstream took it"
-        return Placement(hunk=hunk, result=replace(result, status=HunkStatus.AMBIGUOUS, reason=reason))
+        return None  # an insertion at the edge of the hunk, which upstream made as well: _merged tells it apart
     equals = rivals(blank.path, hunk, at, first, through)
     if equals:
         places = tuple(sorted(line + 1 for line in (first, *equals)))
@@ -161,10 +158,6 @@ def _canonical(hunk: Hunk, at: int, old: Sequence[bytes]) -> list[Change]:
             found.append(Change(line + 1 + low, next_line + low, tuple(after[image + 1 : next_image])))
         line, image = next_line, next_image
     return found
-
-
-def _stands_at(lines: Sequence[bytes], text: Sequence[bytes], at: int) -> bool:
-    return list(lines[at : at + len(text)]) == list(text)
 
 
 def _stands_in(lines: Sequence[bytes], text: Sequence[bytes]) -> bool:
