@@ -31,7 +31,7 @@ def test_the_main_job_of_the_quick_start_has_an_answer() -> None:
     assert document["patches"]
 
 
-def test_the_rebase_day_shows_the_tool_s_own_lines() -> None:
+def test_the_rebase_day_shows_the_lines_the_tool_prints() -> None:
     (shown,) = re.findall(r"\$ (tools/rebase\.py --upstream \S+ --check)\n(.*?)```", README, re.DOTALL)
     command, block = shown
     title, *lines = [line for line in block.splitlines() if line != "…"]

@@ -55,7 +55,7 @@ def render(
         lines.append(_counts(results, context))
     if not quiet:
         lines += [f"wrote {printable(path)}" for path in context.written]
-        lines += [f"next: {step}" for step in context.next_steps]
+        lines += [f"next: {printable(step)}" for step in context.next_steps]
     return "".join(f"{line}\n" for line in lines if line)
 
 
