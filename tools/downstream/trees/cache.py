@@ -33,7 +33,10 @@ def default_folder() -> Path:
         return Path(named).absolute()
     import platformdirs
 
-    folder = platformdirs.user_cache_path("sm120-overlay", appauthor=False)
+    try:
+        folder = platformdirs.user_cache_path("sm120-overlay", appauthor=False)
+    except RuntimeError:
+        folder = Path()  # older platformdirs answer with the tilde instead
     if not folder.is_absolute():
         raise TreeError("cache", "this user has no home folder", f"name a folder in {VARIABLE}")
     return folder
@@ -116,7 +119,7 @@ class Cache:
             return
         folder.mkdir(parents=True, exist_ok=True)
         tag = self.folder.parent / "CACHEDIR.TAG"
-        if not tag.exists():
+        if folder.is_relative_to(self.folder) and not tag.exists():
             # https://bford.info/cachedir/: backup programs skip folders that bear it.
             tag.write_bytes(b"Signature: 8a477f597d28d172789f06886806bc55\n# the cache of sm120-overlay\n")
 

@@ -44,8 +44,11 @@ def configuration(environment: Mapping[str, str] = os.environ) -> PipConfigurati
     found: dict[str, str] = {}
     layers = [_read(path) for path in _files(environment)]
     for section in _SECTIONS:
+        merged: dict[str, str] = {}
         for layer in layers:
-            found.update({key: value for key, value in layer.get(section, {}).items() if value.strip()})
+            merged |= layer.get(section, {})
+        # An empty value takes back what a weaker file says, and then counts as absent.
+        found |= {key: value for key, value in merged.items() if value.strip()}
     for name, value in environment.items():
         if name.startswith("PIP_") and value.strip():
             found[name[4:].lower().replace("_", "-")] = value
@@ -77,7 +80,9 @@ def _files(environment: Mapping[str, str]) -> Iterator[Path]:
             if folder:
                 yield Path(folder) / "pip" / "pip.conf"
         yield Path("/etc/pip.conf")
-    if home is not None:
+    if named and Path(named).exists():
+        pass  # it stands in for the user's own files
+    elif home is not None:
         yield home / ".pip" / "pip.conf"
         support = home / "Library" / "Application Support" / "pip"
         if mac and support.is_dir():

@@ -160,8 +160,9 @@ class Session:
                     digest.update(chunk)
                     received += len(chunk)
                     task.advance(len(chunk))
-                if size is not None and received < size:
-                    raise NetworkError(redact(url), f"ended after {received} of {size} bytes", "try again")
+                if size is not None and received != size:
+                    problem = f"has {received} bytes, the index says {size}: it was cut, or replaced by another file"
+                    raise DigestError(redact(url), problem, "try again; if it stays so, do not use it: tell the index")
                 _verify(digest.hexdigest(), sha256, redact(url))
             return digest.hexdigest()
 

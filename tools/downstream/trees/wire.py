@@ -98,7 +98,7 @@ class Wire:
                     if response.status_code in _RETRIED:
                         raise self.refused(url, response.status_code, response.reason or "")
                     return take(Reply(response, self._add))
-            except (requests.RequestException, ValueError, UnicodeError) as exc:
+            except (OSError, ValueError) as exc:  # requests' own errors are OSErrors
                 if not isinstance(exc, requests.RequestException) and began:
                     raise
                 if not began or attempt == self._retries:
@@ -168,21 +168,22 @@ class Wire:
         if isinstance(exc, requests.exceptions.SSLError):
             step = "name your CA file: pip config set global.cert FILE, or PIP_CERT"
             return NetworkError(place, "the server's certificate was not accepted", step)
-        if isinstance(exc, requests.Timeout) or isinstance(reason, urllib3.TimeoutError):
-            step = "check the network, or use --offline with what the cache holds"
-            return NetworkError(place, f"no answer within {self._timeout:g} s", step)
         if isinstance(reason, urllib3.NameResolutionError):
             step = "check the network and pip's index-url (pip config list), or use --offline"
             return NetworkError(place, "the host name cannot be resolved", step)
+        if isinstance(exc, requests.Timeout) or (
+            isinstance(reason, urllib3.TimeoutError) and not isinstance(reason, urllib3.NewConnectionError)
+        ):
+            step = "check the network, or use --offline with what the cache holds"
+            return NetworkError(place, f"no answer within {self._timeout:g} s", step)
         if isinstance(exc, requests.ConnectionError):
             step = "check the network, or use --offline with what the cache holds"
             return NetworkError(place, f"cannot be reached ({_cause(reason)})", step)
         if isinstance(exc, requests.TooManyRedirects):
             return NetworkError(place, "redirects in a circle", "check pip's index-url (pip config list)")
         if isinstance(exc, OSError) and not isinstance(exc, requests.RequestException):
-            return NetworkError(
-                place, f"cannot be reached ({exc.strerror})", "check pip's cert setting (pip config list)"
-            )
+            step = "check pip's cert setting (pip config list), PIP_CERT and REQUESTS_CA_BUNDLE"
+            return NetworkError(place, "cannot be asked: the CA file that is configured is not there", step)
         return NetworkError(place, "is no address that can be fetched", "check pip's index-url (pip config list)")
 
 
