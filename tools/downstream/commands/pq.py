@@ -22,9 +22,10 @@ A change is made in a git working tree and brought back:
 CHECKOUT = """\
 Make a git working tree of the pinned release with one commit per patch.
 
-It holds the files that the series touches: a few requests, a second. Name more
-with --with (a file, a folder, or a pattern; may be repeated), or take the whole
-release with --full. A commit's message is the patch's subject, text and fields;
+It holds all of the release but what is vendored (3rdparty/); --full holds that,
+too. --touched holds only the files that the series touches, which is quick
+without the wheel in the cache; --with names more (a file, a folder or a
+pattern; may be repeated). A commit's message is the patch's subject, text and fields;
 'Patch-Name:' says which file it is. Amend, reorder, split, drop and add commits
 as you like (git rebase -i); a commit without Patch-Name becomes a new patch."""
 
@@ -85,7 +86,9 @@ def build_parser() -> argparse.ArgumentParser:
     checkout = command("checkout", ("pq_edit", "checkout"), "a git working tree with one commit per patch", CHECKOUT)
     _pin_options(checkout)
     _folder_option(checkout)
-    checkout.add_argument("--full", action="store_true", help="all of the release's files")
+    extent = checkout.add_mutually_exclusive_group()
+    extent.add_argument("--touched", action="store_true", help="only the files that the series touches")
+    extent.add_argument("--full", action="store_true", help="vendored files (3rdparty/), too")
     checkout.add_argument("--with", action="append", default=[], dest="more", metavar="PATH", help="these files, too")
     checkout.add_argument("--force", action="store_true", help="replace a checkout that has changes")
     export = command("export", ("pq_edit", "export"), "commits back to patches", EXPORT)

@@ -141,6 +141,14 @@ def with_field(raw: bytes, field: str, value: str) -> bytes:
     return before + new + after
 
 
+def without_field(raw: bytes, field: str) -> bytes:
+    """Return the header without the lines of *field*; all other bytes stay."""
+    lines = raw.splitlines(keepends=True) if b"\r" not in raw else re.findall(rb"[^\n]*\n|[^\n]+", raw)
+    gone = [known for known in Header.parse(raw).fields if known.name.lower() == field.lower()]
+    removed = {index for known in gone for index in range(known.start, known.end)}
+    return b"".join(line for index, line in enumerate(lines) if index not in removed)
+
+
 def _insertion(fields: tuple[Field, ...], mail: bool) -> int:
     if not fields:
         return int(mail)
