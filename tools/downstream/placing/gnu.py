@@ -68,6 +68,16 @@ def advance(cursor: Cursor, hunk: Hunk, at: int) -> None:
     cursor.frozen = at - 1 + len(hunk.old) - _context(hunk)[1]
 
 
+def edges_hold(hunk: Hunk, first: int, length: int) -> bool:
+    """Whether a hunk placed at the 0-based line *first* of a file of *length* lines would be found there again.
+
+    Less context above than below says that it begins the file, less below than above that it ends it.
+    """
+    above, below = _context(hunk)
+    begins = above < below and old_first_line(hunk) <= 1
+    return not (begins and first != 0) and not (below < above and first + len(hunk.old) != length)
+
+
 def hint_fuzz(lines: Sequence[bytes], hunk: Hunk, cursor: Cursor) -> int | None:
     """Return the fuzz, at most GNU patch's default, at which it would take a hunk that does not match."""
     if not hunk.old:

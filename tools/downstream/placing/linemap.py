@@ -22,10 +22,11 @@ class LineMap:
     Built once per pair of texts; the map is strictly increasing.
     """
 
-    __slots__ = ("new", "old", "to_new")
+    __slots__ = ("_anchors", "new", "old", "to_new")
 
     def __init__(self, old: Sequence[bytes], new: Sequence[bytes]) -> None:
         self.old = old
+        self._anchors: frozenset[bytes] | None = None
         if old == new:
             self.new = old  # the same object: callers tell by it that nothing changed
             self.to_new = list(range(len(old)))
@@ -34,6 +35,75 @@ class LineMap:
         self.to_new = [GONE] * len(old)
         for old_at, new_at, length in _blocks(old, new):
             self.to_new[old_at : old_at + length] = range(new_at, new_at + length)
+        self._slide()
+
+    def _slide(self) -> None:
+        """Move every pure insertion and deletion as far down as repeated lines allow.
+
+        Of several equally good alignments this picks one, whatever the search
+        came upon first, so that equal changes of two files are aligned alike.
+        """
+        to_new, old = self.to_new, self.old
+        line = len(old)
+        while line > 0:
+            line -= 1
+            below = self.image(line + 1)
+            if to_new[line] == GONE:
+                first = line
+                while first > 0 and to_new[first - 1] == GONE:
+                    first -= 1
+                if self.image(first - 1) + 1 == below:
+                    self._slide_deletion(first, line + 1)
+                line = first
+            elif to_new[line] + 1 < below:
+                self._slide_insertion(line + 1)
+        if to_new and to_new[0] > 0:
+            self._slide_insertion(0)
+
+    def _slide_deletion(self, first: int, end: int) -> None:
+        """Old lines [first, end) have no counterpart, and their neighbours stand side by side in the new file."""
+        to_new, old = self.to_new, self.old
+        while (
+            end < len(old)
+            and to_new[end] != GONE
+            and old[first] == old[end]
+            and to_new[end] == self.image(first - 1) + 1
+        ):
+            to_new[first], to_new[end] = to_new[end], GONE
+            first, end = first + 1, end + 1
+
+    def _slide_insertion(self, line: int) -> None:
+        """The new file has lines between the counterparts of old *line* - 1 and *line*."""
+        to_new, new = self.to_new, self.new
+        first = self.image(line - 1) + 1
+        while line < len(to_new) and to_new[line] != GONE and to_new[line] > first and new[first] == new[to_new[line]]:
+            gap = to_new[line] - first
+            to_new[line] = first
+            first, line = first + 1, line + 1
+            if line < len(to_new) and to_new[line] - first != gap:
+                break
+
+    def is_anchored(self, first: int, end: int) -> bool:
+        """Whether the run of mapped lines around old lines [first, end) holds a line that is unique in both files.
+
+        Without one, repeated lines alone decided the alignment, and another would have been as good.
+        """
+        if self._anchors is None:
+            self._anchors = frozenset(_unique(self.old, 0, len(self.old))) & frozenset(
+                _unique(self.new, 0, len(self.new))
+            )
+        anchors, old, to_new = self._anchors, self.old, self.to_new
+        line = first - 1
+        while line >= 0 and to_new[line] != GONE and (line == first - 1 or to_new[line] + 1 == to_new[line + 1]):
+            if old[line] in anchors:
+                return True
+            line -= 1
+        line = end
+        while line < len(old) and to_new[line] != GONE and (line == end or to_new[line] == to_new[line - 1] + 1):
+            if old[line] in anchors:
+                return True
+            line += 1
+        return any(old[line] in anchors for line in range(first, end) if to_new[line] != GONE)
 
     def image(self, line: int) -> int:
         """Return where old *line* went, GONE if nowhere. -1 and len(old), the file's ends, map to its ends."""

@@ -14,6 +14,7 @@ from downstream.placing.merge import Carry, Change, apply, carry, changes_of
 from downstream.placing.refuse import listed, refused
 from downstream.placing.verdict import HunkResult, HunkStatus
 
+UNANCHORED = "every line near it is repeated, so nothing says which of them it was written for"
 WINDOW = 20  # lines of the base around a hunk in which its changes may slide
 
 
@@ -36,8 +37,8 @@ def place(path: str, hunk: Hunk, at: int, through: LineMap) -> Placement:
     """
     blank = HunkResult(path=path, number=hunk.number, status=HunkStatus.CONFLICT, old_line=at + 1)
     placement = (
-        _whole(blank, hunk, at, through)
-        or _upstreamed(blank, hunk, at, through)
+        _upstreamed(blank, hunk, at, through)
+        or _whole(blank, hunk, at, through)
         or _merged(blank, hunk, at, through)
         or Placement(hunk=hunk, result=refused(blank, hunk, at, through))
     )
@@ -50,10 +51,18 @@ def _whole(blank: HunkResult, hunk: Hunk, at: int, through: LineMap) -> Placemen
     if first is None:
         return None
     result = replace(blank, candidates=(first + 1,))
+    if not gnu.edges_hold(hunk, first, len(through.new)):
+        return None  # it began or ended the file; there it is no longer, and its context has to be written anew
     if through.old is not through.new and any(
         carry(change, through).carry is Carry.TAKEN for change in _canonical(hunk, at, through.old)
     ):
         return None  # an insertion at the edge of the hunk, which upstream made as well: _merged tells it apart
+    if (
+        through.old is not through.new
+        and not through.is_anchored(at, at + len(hunk.old))
+        and not _unique(hunk, through)
+    ):
+        return Placement(hunk=hunk, result=replace(result, status=HunkStatus.AMBIGUOUS, reason=UNANCHORED))
     equals = rivals(blank.path, hunk, at, first, through)
     if equals:
         places = tuple(sorted(line + 1 for line in (first, *equals)))
@@ -92,23 +101,29 @@ def _mapped_whole(hunk: Hunk, at: int, through: LineMap) -> int | None:
     # needs no map, only a place that does not contradict it.
     low, high = through.before(at) + 1, through.after(at + size)
     inside = list(occurrences(through.new, hunk.old, start=low, end=high))
-    unique = (
-        len(inside) == 1 and count(through.new, hunk.old, limit=2) == 1 and count(through.old, hunk.old, limit=2) == 1
-    )
-    return inside[0] if unique else None
+    return inside[0] if len(inside) == 1 and _unique(hunk, through) else None
+
+
+def _unique(hunk: Hunk, through: LineMap) -> bool:
+    """Whether the hunk's old text stands exactly once in both files."""
+    if not hunk.old:
+        return False
+    return count(through.new, hunk.old, limit=2) == 1 and count(through.old, hunk.old, limit=2) == 1
 
 
 def _upstreamed(blank: HunkResult, hunk: Hunk, at: int, through: LineMap) -> Placement | None:
-    """The whole new text stands at the mapped place, the old one does not, and the old release had it nowhere."""
-    if all(sign != "+" for sign, _ in hunk.body):
+    """The whole new text stands at the mapped place, the old one only inside it, and the old release had it nowhere."""
+    if through.old is through.new or all(sign != "+" for sign, _ in hunk.body):
         return None  # a pure deletion is judged by its neighbours, in _merged
     low, high = through.before(at) + 1, through.after(at + len(hunk.old))
     standing = list(occurrences(through.new, hunk.new, start=low, end=high))
     if len(standing) != 1 or _stands_in(through.old, hunk.new):
         return None
-    if hunk.old and next(occurrences(through.new, hunk.old, start=low, end=high), None) is not None:
+    first, end = standing[0], standing[0] + len(hunk.new)
+    old = occurrences(through.new, hunk.old, start=low, end=high) if hunk.old else iter(())
+    if any(not first <= place <= end - len(hunk.old) for place in old):
         return None
-    return _taken(blank, hunk, standing[0])
+    return _taken(blank, hunk, first)
 
 
 def _taken(blank: HunkResult, hunk: Hunk, line: int) -> Placement:
@@ -121,6 +136,11 @@ def _merged(blank: HunkResult, hunk: Hunk, at: int, through: LineMap) -> Placeme
     carried = [carry(change, through) for change in _canonical(hunk, at, through.old)]
     if not carried or any(one.carry is Carry.BLOCKED for one in carried):
         return None
+    if not all(through.is_anchored(one.change.first, one.change.end) for one in carried):
+        places = tuple(one.first + 1 for one in carried)
+        return Placement(
+            hunk=hunk, result=replace(blank, status=HunkStatus.AMBIGUOUS, reason=UNANCHORED, candidates=places)
+        )
     fresh = [one for one in carried if one.carry is Carry.FRESH]
     if not fresh:
         return _taken(blank, hunk, carried[0].first)
