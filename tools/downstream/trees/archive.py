@@ -88,19 +88,20 @@ class TarTree:
 
 def _open_tar(path: Path, title: str) -> TarTree:
     opener, broken = _decoder(path.name.lower(), title)
+    # Unpacked whole: a compressed stream can only be read forwards, a tree is read anywhere.
+    spool = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115 - the tree keeps it
     try:
-        # Unpacked whole: a compressed stream can only be read forwards, a tree is read anywhere.
-        spool = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115 - the tree keeps it
         with path.open("rb") as packed, opener(packed) as plain:
             shutil.copyfileobj(plain, spool)
         spool.seek(0)
         return TarTree(spool, title)
-    except OSError as exc:
-        if exc.strerror:
+    except BaseException as exc:
+        spool.close()
+        if isinstance(exc, OSError) and exc.strerror:
             raise TreeError(title, f"cannot be unpacked: {exc.strerror}", "make it readable, and room for it") from exc
-        raise TreeError(title, f"is no complete archive ({exc})", "fetch it again") from exc
-    except (tarfile.TarError, EOFError, ValueError, zlib.error, broken) as exc:
-        raise TreeError(title, f"is no complete archive ({exc})", "fetch it again") from exc
+        if isinstance(exc, (tarfile.TarError, EOFError, OSError, ValueError, zlib.error, broken)):
+            raise TreeError(title, f"is no complete archive ({exc})", "fetch it again") from exc
+        raise
 
 
 def _decoder(name: str, title: str) -> tuple[Callable[[IO[bytes]], AbstractContextManager[Any]], type[Exception]]:
