@@ -88,7 +88,7 @@ def export(options: argparse.Namespace) -> int:
         for patch in changed:
             print(f"{patch.fate.value:<10} {printable(patch.name)}")
         print(f"{len(found.patches) - len(changed)} of {len(found.patches)} patches unmodified")
-        _print_written(written)
+        _print_written(written, pins.root)
     return OK
 
 
@@ -200,7 +200,7 @@ def _tell(
     if not options.quiet:
         for path in left_out:
             print(f"left out   {printable(path)} (the release does not ship it)")
-        _print_written(written)
+        _print_written(written, options.root)
         _print_steps(steps if written else ["nothing to do"])
     return OK
 
@@ -273,9 +273,9 @@ def _json(command: str, **fields: object) -> None:
     _out(report_json.dumps({"schema": report_json.SCHEMA, "command": command, **fields}))
 
 
-def _print_written(written: Sequence[str]) -> None:
+def _print_written(written: Sequence[str], root: Path) -> None:
     for path in written:
-        print(f"wrote      {printable(path)}")
+        print(f"{'wrote' if (root / path).exists() else 'removed':<10} {printable(path)}")
 
 
 def _print_steps(steps: Sequence[str]) -> None:

@@ -28,6 +28,8 @@ from downstream.trees.tree import REGULAR, Tree
 VENDORED = "3rdparty/"  # thousands of files of other projects
 _RECORD = "sm120-overlay.json"
 _SCHEMA = 1
+# A message keeps its lines that begin with '#', and no signing or hook of the user's gets in the way.
+_CONFIG = "[commit]\n\tcleanup = scissors\n\tgpgSign = false\n[core]\n\thooksPath = /dev/null\n"
 
 
 class Extent(StrEnum):
@@ -72,14 +74,8 @@ def make(
     commits = list(_commits(patches, tree))
     worktree, head = Worktree.create(folder, [release, *commits])
     history = History(folder / ".git")
-    # A message keeps its lines that begin with '#', and no signing or hook of the user's gets in the way.
-    for key, value in (
-        ("commit.cleanup", "scissors"),
-        ("commit.gpgSign", "false"),
-        ("rebase.autoSquash", "true"),
-        ("core.hooksPath", "/dev/null"),
-    ):
-        history.run("config", key, value)
+    with (folder / ".git" / "config").open("a", encoding="ascii") as config:
+        config.write(_CONFIG)
     base = history.resolve(f"{head}~{len(commits)}")
     history.run("update-ref", "refs/tags/release", base)
     record = Record(

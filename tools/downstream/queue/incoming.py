@@ -23,6 +23,8 @@ from downstream.trees.tree import Tree
 
 _MAIL = re.compile(rb"^From [^\n]*\d\d:\d\d[^\n]*\n(?=[!-9;-~]+:)", re.MULTILINE)
 _ENCODED = re.compile(rb"^Content-Transfer-Encoding: *(?:quoted-printable|base64)", re.IGNORECASE | re.MULTILINE)
+_INDEX = re.compile(rb"^index [0-9a-f]+\.\.[0-9a-f]+(?: 100\d{3})?\r?\n", re.MULTILINE)
+_SIGNATURE = re.compile(rb"\A-- ?\n.*\Z", re.DOTALL)
 _MAIL_ONLY = re.compile(
     rb"^(?:message-id|mime-version|content-[a-z-]+|x-[a-z-]+|received|to|cc|in-reply-to|references|return-path|list-[a-z]+):",
     re.IGNORECASE,
@@ -103,7 +105,7 @@ def _mail(content: bytes, place: str, asked: Asked) -> Patch:
             header = with_field(header, field, value)
     if header.strip() and not header.endswith(b"\n\n"):
         header = header.rstrip(b"\n") + b"\n\n"
-    return replace(patch, name=asked.name or file_name(subject), header=header, files=_without_signature(patch.files))
+    return replace(patch, name=asked.name or file_name(subject), header=header, files=_own_form(patch.files))
 
 
 def _transferred(content: bytes) -> bytes:
@@ -132,9 +134,12 @@ def _without_mailer_lines(header: bytes) -> bytes:
     return head + blank + text[1:] + (b"\n---\n\n" if rule else b"")
 
 
-def _without_signature(files: tuple[FilePatch, ...]) -> tuple[FilePatch, ...]:
-    *others, last = files
-    return (*others, replace(last, trailer=re.sub(rb"\A-- ?\n.*\Z", b"", last.trailer, flags=re.DOTALL)))
+def _own_form(files: tuple[FilePatch, ...]) -> tuple[FilePatch, ...]:
+    """Take out what depends on the clone or the mailer: index lines (but a symlink's) and the signature."""
+    bare = [replace(file, raw_header=_INDEX.sub(b"", file.raw_header)) for file in files]
+    last = bare[-1]
+    bare[-1] = replace(last, trailer=_SIGNATURE.sub(b"", last.trailer))
+    return tuple(bare)
 
 
 def _commit(source: str, upstream: Upstream, asked: Asked, session: Session) -> Incoming:

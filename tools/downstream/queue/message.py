@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from downstream.patches.header import Field, Header, with_field, without_field
 
@@ -64,6 +64,12 @@ def header_of(message: Message, *, old: bytes | None, author: str, date: str, to
     if old is None:
         return _new(message, author=author, date=date, today=today)
     before = parse_message(message_of(Header.parse(old), message.name or "-"))
+    if message.name is None:
+        # A commit of the user's own, exported before: its fields were added then, and live in the patch alone.
+        added = [(key, value) for key, value in before.fields if message.get(key) is None]
+        message = replace(message, fields=(*message.fields, *added))
+        before = replace(before, fields=tuple(sorted(before.fields)))
+        message = replace(message, fields=tuple(sorted(message.fields)))
     if (before.subject, before.body, before.fields) == (message.subject, message.body, message.fields):
         return old
     keys = [key.lower() for key, _ in (*before.fields, *message.fields)]
