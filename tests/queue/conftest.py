@@ -1,0 +1,152 @@
+"""A small overlay over a small upstream with several releases, on an index that is a folder."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from downstream.cli import door
+from downstream.patches.unified import unified
+from downstream.trees.tree import MemoryTree, Tree
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+PINS = """\
+# a comment that stays
+schema = 1
+
+[upstreams.kernels]
+package = "kernels-python"
+repository = "https://example.org/kernels"
+tag = "v{version}"
+version-file = "kernels/_version.py"
+
+[upstreams.kernels.layout]
+"kernels/" = "kernels/"
+"include/" = "kernels/data/include/"
+
+[lines.stable.kernels]
+version = "1.0"  # the pin
+revision = 3
+
+[lines.stable.kernels.sha256]
+"""
+
+
+def numbered(first: int, last: int, changed: Mapping[int, str] | None = None) -> bytes:
+    """``line 1`` … ``line N`` with some replaced."""
+    lines = [(changed or {}).get(number, f"line {number}") for number in range(first, last + 1)]
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+@dataclass
+class Run:
+    """What a door did."""
+
+    code: int
+    out: str
+    err: str
+
+
+@dataclass
+class Overlay:
+    """A checkout of an overlay in *root*, and the index it reads from."""
+
+    root: Path
+    index: Path
+    cache: Path
+    capture: Callable[[], tuple[str, str]]
+    releases: dict[str, dict[str, bytes]] = field(default_factory=dict)
+
+    def publish(self, version: str, files: Mapping[str, bytes]) -> None:
+        """Put a release with *files* (repository paths) on the index."""
+        self.releases[version] = dict(files)
+        name = f"kernels_python-{version}-py3-none-any.whl"
+        page = self.index / "kernels-python"
+        page.mkdir(parents=True, exist_ok=True)
+        info = f"kernels_python-{version}.dist-info"
+        with zipfile.ZipFile(page / name, "w", zipfile.ZIP_DEFLATED) as wheel:
+            for path, content in files.items():
+                wheel.writestr(path.replace("include/", "kernels/data/include/", 1), content)
+            wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: kernels-python\nVersion: {version}\n")
+            wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+            wheel.writestr(f"{info}/RECORD", "")
+        links = [
+            f'<a href="{path.name}#sha256={hashlib.sha256(path.read_bytes()).hexdigest()}">{path.name}</a>'
+            for path in sorted(page.glob("*.whl"))
+        ]
+        (page / "index.html").write_text("<!DOCTYPE html>" + "<br>".join(links), encoding="utf-8")
+
+    def pin(self, version: str = "1.0") -> None:
+        name = f"kernels_python-{version}-py3-none-any.whl"
+        digest = hashlib.sha256((self.index / "kernels-python" / name).read_bytes()).hexdigest()
+        (self.root / "VERSIONS.toml").write_text(PINS + f'"{name}" = "{digest}"\n', encoding="utf-8")
+
+    def add_patch(self, name: str, before: Mapping[str, bytes], after: Mapping[str, bytes]) -> None:
+        """Write a patch that turns *before* into *after*, and append it to the series."""
+        folder = self.root / "patches" / "stable" / "kernels"
+        folder.mkdir(parents=True, exist_ok=True)
+        header = f"Subject: {name}\nAuthor: A <a@example.org>\nForwarded: no\nLast-Update: 2026-01-01\n\nWhy.\n\n---\n"
+        files = b"".join(
+            unified(path, path, before.get(path), after.get(path)) for path in sorted(before.keys() | after.keys())
+        )
+        (folder / name).write_bytes(header.encode() + files)
+        with (folder / "series").open("a", encoding="utf-8") as series:
+            series.write(f"{name}\n")
+
+    def tree(self, version: str) -> Tree:
+        return MemoryTree(self.releases[version], name=f"kernels {version}")
+
+    def rebase(self, *arguments: str) -> Run:
+        code = door("rebase", [*arguments, "--root", str(self.root), "--color", "never"])
+        return Run(code, *self.capture())
+
+    def rebase_elsewhere(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Run the door as a process of its own, to be killed."""
+        command = [sys.executable, str(REPOSITORY / "tools" / "rebase.py"), *arguments, "--root", str(self.root)]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+    def written(self) -> dict[str, bytes]:
+        """All that a rebase replaces: patches/ and VERSIONS.toml."""
+        paths = [*self.root.glob("patches/**/*"), self.root / "VERSIONS.toml"]
+        return {str(path.relative_to(self.root)): path.read_bytes() for path in paths if path.is_file()}
+
+    @property
+    def checkout(self) -> Path:
+        return self.root / ".work" / "rebase" / "checkout"
+
+    @property
+    def series(self) -> list[str]:
+        return (self.root / "patches/stable/kernels/series").read_text(encoding="utf-8").split()
+
+
+@pytest.fixture
+def overlay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Overlay:
+    """An overlay on release 1.0 with two patches: ``ten`` (a.py, line 10) and ``guards`` (k.cuh, lines 10 and 30)."""
+    index, root = tmp_path / "index", tmp_path / "overlay"
+    root.mkdir()
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_INDEX_URL", index.as_uri())
+    monkeypatch.delenv("PIP_EXTRA_INDEX_URL", raising=False)
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+    monkeypatch.setenv("SM120_OVERLAY_CACHE", str(tmp_path / "cache"))
+
+    def captured() -> tuple[str, str]:
+        said = capsys.readouterr()
+        return said.out, said.err
+
+    made = Overlay(root, index, tmp_path / "cache", captured)
+    base = {"kernels/a.py": numbered(1, 20), "include/k.cuh": numbered(1, 40), "kernels/_version.py": b"v = 1\n"}
+    made.publish("1.0", base)
+    made.pin()
+    made.add_patch("ten.patch", {"kernels/a.py": base["kernels/a.py"]}, {"kernels/a.py": numbered(1, 20, {10: "TEN"})})
+    guarded = numbered(1, 40, {10: "TEN", 30: "THIRTY"})
+    made.add_patch("guards.patch", {"include/k.cuh": base["include/k.cuh"]}, {"include/k.cuh": guarded})
+    return made
