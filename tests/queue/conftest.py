@@ -111,7 +111,7 @@ class Overlay:
     def rebase_elsewhere(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Run the door as a process of its own, to be killed."""
         command = [sys.executable, str(REPOSITORY / "tools" / "rebase.py"), *arguments, "--root", str(self.root)]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def written(self) -> dict[str, bytes]:
         """All that a rebase replaces: patches/ and VERSIONS.toml."""
