@@ -17,7 +17,7 @@ from downstream.kernels.sources import ROOTS, Sources, Unit
 from downstream.kernels.toolchain import Toolchain, run
 from downstream.progress import SILENT, Progress
 
-# What FlashInfer's generator passes for every module (jit/core.py gen_jit_spec, jit/cpp_ext.py build_cuda_cflags, 0.6.3);
+# What FlashInfer's generator passes for every module (jit/core.py gen_jit_spec, jit/cpp_ext.py build_cuda_cflags);
 # a test marked nvcc holds them against the ninja file that the generator writes.
 DEFINES = (
     "-DPy_LIMITED_API=0x03090000",

@@ -48,14 +48,14 @@ def _cut(tokens: list[str]) -> Iterator[list[str]]:
     words: list[str] = []
     depth = parens = scopes = 0
     function = False
-    for token in tokens:
-        if token == "{" and depth == 0 and parens == 0:
+    for word in tokens:
+        if word == "{" and depth == 0 and parens == 0:
             if _opens_scope(words):
                 scopes += 1
                 words = []
                 continue
             function = _is_function(words)
-        if token == "}" and depth == 0:
+        if word == "}" and depth == 0:
             if scopes == 0 or parens:
                 raise ValueError("a closing brace without its opening one")
             scopes -= 1
@@ -63,19 +63,19 @@ def _cut(tokens: list[str]) -> Iterator[list[str]]:
                 yield words
             words = []
             continue
-        words.append(token)
-        if token == "{":
+        words.append(word)
+        if word == "{":
             depth += 1
-        elif token == "}":
+        elif word == "}":
             depth -= 1
             if depth == 0 and function and parens == 0:
                 yield words
                 words, function = [], False
-        elif token == "(":
+        elif word == "(":
             parens += 1
-        elif token == ")":
+        elif word == ")":
             parens -= 1
-        elif token == ";" and depth == 0 and parens == 0:
+        elif word == ";" and depth == 0 and parens == 0:
             if words != [";"]:
                 yield words
             words, function = [], False
@@ -144,5 +144,16 @@ def _joined(text: str) -> str:
 def _name(head: list[str], function: bool) -> str:
     bare = _without_attributes(_without_template(head))
     if function and "(" in bare and bare.index("(") > 0:
-        return bare[bare.index("(") - 1]
+        words = bare[: bare.index("(")]
+        return _before_arguments(words)[-1]
     return " ".join(bare[:4])
+
+
+def _before_arguments(words: list[str]) -> list[str]:
+    """*words* without the template arguments at their end: ``is_zero < half >`` is ``is_zero``."""
+    depth = 0
+    for index in range(len(words) - 1, 0, -1):
+        depth += (words[index] == ">") - (words[index] == "<")
+        if depth == 0:
+            return words[: index + 1] if words[index] != "<" else words[:index]
+    return words

@@ -70,7 +70,8 @@ def listing(toolchain: Toolchain, binary: Path) -> dict[str, dict[str, Kernel]]:
     with subprocess.Popen(
         command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1 << 20
     ) as process:
-        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
         found = parse(process.stdout)
         complaint = process.stderr.read().strip()
     if process.returncode or not found:

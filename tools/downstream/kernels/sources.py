@@ -51,6 +51,10 @@ KNOWN = tuple(
 )
 
 
+# Python below flashinfer/jit that says where modules are kept or which architectures they get, not how they compile.
+GENERATORS = ("flashinfer/jit/env.py", "flashinfer/jit/comm.py")
+
+
 @dataclass(frozen=True)
 class Sources:
     """A tree's device sources, read once, and who includes whom.
@@ -122,23 +126,41 @@ class Touched:
     files: tuple[str, ...]  # device sources that changed
     units: tuple[Unit, ...]  # known units that include one of them
     other: tuple[str, ...]  # units that include one, whose flags are not known here
+    idle: tuple[str, ...]  # changed files that no unit of the release includes
+    flags: tuple[str, ...]  # generators (Python) that changed: what they add to a compile is not seen here
+
+    @property
+    def unproved(self) -> tuple[str, ...]:
+        """What a proof over ``units`` says nothing about, in words."""
+        return (
+            *(f"{path}: its module's flags are not known here" for path in self.other),
+            *(f"{path}: no source of the release includes it" for path in self.idle),
+            *(f"{path}: a generator; flags it adds to other modules are not compiled here" for path in self.flags),
+        )
 
 
 def touched(base: Sources, patched: Sources, changed: Mapping[str, bytes | None]) -> Touched:
     """Return the units that *changed* reaches, on either side of the series."""
     files = tuple(sorted(path for path in changed if path.endswith(DEVICE_SUFFIXES)))
     known = {unit.source: unit for unit in KNOWN}
-    units, other = [], []
+    units, other, seen = [], [], set[str]()
     for source in sorted(_unit_sources(base) | _unit_sources(patched)):
         unit = known.get(source, Unit(source=source))
         reached = set(base.closure(unit)) | set(patched.closure(unit))
         if reached.isdisjoint(files):
             continue
+        seen |= reached
         if source in known:
             units.append(unit)
         else:
             other.append(source)
-    return Touched(files=files, units=tuple(units), other=tuple(other))
+    return Touched(
+        files=files,
+        units=tuple(units),
+        other=tuple(other),
+        idle=tuple(path for path in files if path not in seen),
+        flags=tuple(sorted(path for path in changed if path.startswith("flashinfer/jit/") and path not in GENERATORS)),
+    )
 
 
 def _unit_sources(sources: Sources) -> set[str]:

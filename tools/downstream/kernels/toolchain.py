@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
@@ -65,10 +65,11 @@ def pinned(root: Path, cache: Path, *, offline: bool = False, progress: Progress
     return _described(folder / "home", "pinned wheels", _digest(requirements), folder / "home" / "bin")
 
 
-def headers(root: Path, cache: Path, *, offline: bool = False, progress: Progress = SILENT) -> Path:
-    """Return a folder with the CUDA headers alone (6 MB): what preprocessing needs, and no compiler."""
-    folder = installed(root / HEADERS, cache / "cuda", offline=offline, progress=progress)
-    return folder / "site" / "nvidia" / "cu13" / "include"
+def headers(root: Path, cache: Path, *, offline: bool = False, progress: Progress = SILENT) -> tuple[Path, ...]:
+    """Return the folders of the headers that kernels include from other packages: CUDA's two, then TVM's (10 MB)."""
+    site = installed(root / HEADERS, cache / "cuda", offline=offline, progress=progress) / "site"
+    cuda = site / "nvidia" / "cu13" / "include"
+    return cuda, cuda / "cccl", site / "tvm_ffi" / "include"
 
 
 def system(home: Path) -> Toolchain:
@@ -85,7 +86,7 @@ def installed(
     *,
     offline: bool = False,
     progress: Progress = SILENT,
-    finish: object = None,
+    finish: Callable[[Path], None] | None = None,
 ) -> Path:
     """Return the folder below *cache* that holds *requirements* (hashes checked by pip) in ``site``.
 
@@ -105,7 +106,7 @@ def installed(
     try:
         with progress.task(f"install {requirements.name}"):
             _pip(requirements, part / "site")
-        if callable(finish):
+        if finish is not None:
             finish(part)
         part.chmod(0o755)
         with contextlib.suppress(OSError):  # another run was faster: its folder is as good

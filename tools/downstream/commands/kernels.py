@@ -1,0 +1,251 @@
+"""tools/kernels.py: the CUDA toolchain, the proof in machine code, and modules built ahead of time."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from downstream.arches import parse_targets
+from downstream.cli import FINDINGS, OK, add_common_options, parser
+from downstream.commands import kernels_build
+from downstream.errors import UsageError
+from downstream.pins import load
+from downstream.report import json as report_json
+from downstream.report.terminal import progress
+
+if TYPE_CHECKING:
+    from downstream.kernels.fast import FastProof
+    from downstream.kernels.proof import Proof
+    from downstream.kernels.sources import Touched
+    from downstream.kernels.toolchain import Toolchain
+    from downstream.patched import PatchedTree
+
+DESCRIPTION = "The kernels of the patched FlashInfer: compiled, proved and packed."
+TARGETS = "sm_120a,sm_121a"
+REFERENCES = "sm_90a,sm_100a"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    options = build_parser().parse_args(argv)
+    if options.command == "toolchain":
+        return _toolchain(options)
+    if options.command == "prove":
+        return _prove(options)
+    return kernels_build.run(options)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    top = parser("kernels", DESCRIPTION)
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    text = "install the pinned CUDA toolchain if need be, say what it is, and try it"
+    toolchain = commands.add_parser("toolchain", help=text, description=text, allow_abbrev=False)
+    add_cuda_home(toolchain)
+    toolchain.add_argument("--targets", default=f"{REFERENCES},sm_120f,{TARGETS}", metavar="LIST")
+    add_common_options(toolchain)
+    text = (
+        "compile what the series touches from both trees and compare the machine code: no kernel may be empty"
+        " or miss its wait on the targets, and none may move on the references"
+    )
+    prove = commands.add_parser("prove", help=text.split(":")[0], description=text, allow_abbrev=False)
+    prove.add_argument("--line", metavar="LINE", help="default: the first of VERSIONS.toml")
+    prove.add_argument("--fast", action="store_true", help="compare the preprocessed device text: seconds, no compiler")
+    prove.add_argument("--targets", default=TARGETS, metavar="LIST", help=f"default: {TARGETS}")
+    prove.add_argument("--references", default=REFERENCES, metavar="LIST", help=f"default: {REFERENCES}")
+    prove.add_argument("--html", type=Path, metavar="FILE", help="also write a page that shows every kernel")
+    prove.add_argument("--jobs", type=int, metavar="N", help="compiles at once (default: by free memory)")
+    add_cuda_home(prove)
+    add_common_options(prove)
+    kernels_build.add_commands(commands)
+    return top
+
+
+def add_cuda_home(options: argparse.ArgumentParser) -> None:
+    options.add_argument("--cuda-home", type=Path, metavar="DIR", help="a CUDA 13.0 toolkit to use, not the pinned one")
+
+
+def toolchain_of(options: argparse.Namespace) -> Toolchain:
+    from downstream.kernels.toolchain import pinned, system
+    from downstream.trees.cache import default_folder
+
+    if options.cuda_home is not None:
+        return system(options.cuda_home)
+    bar = progress(quiet=options.quiet)
+    return pinned(options.root, default_folder(), offline=options.offline, progress=bar)
+
+
+def _toolchain(options: argparse.Namespace) -> int:
+    from downstream.kernels.check import checks
+
+    targets = parse_targets(options.targets)
+    found = toolchain_of(options)
+    results = checks(found, targets)
+    fine = all(not check.problem for check in results)
+    if options.json:
+        facts = {"origin": found.origin, "version": found.version, "host": found.host, "digest": found.digest}
+        _document("kernels toolchain", ok=fine, **facts, checks=[asdict(check) for check in results])
+        return OK if fine else FINDINGS
+    if not options.quiet:
+        print(f"CUDA {found.version}, {found.origin}, host compiler {found.host}")
+        print(f"  CUDA_HOME={found.home}")
+    for check in results:
+        if check.problem or not options.quiet:
+            print(f"  yes {check.what}" if not check.problem else f"  NO  {check.what}: {check.problem}")
+    return OK if fine else FINDINGS
+
+
+def _prove(options: argparse.Namespace) -> int:
+    from downstream.kernels.sources import Sources, touched
+    from downstream.patched import build
+    from downstream.trees.cache import default_folder
+    from downstream.trees.session import Session
+
+    targets, references = parse_targets(options.targets), parse_targets(options.references)
+    if not targets or not references:
+        raise UsageError("--targets, --references", "name at least one each", f"{TARGETS} and {REFERENCES} are usual")
+    pins = load(options.root)
+    line = options.line or next(iter(pins.lines))
+    with Session(default_folder(), offline=options.offline, progress=progress(quiet=options.quiet)) as session:
+        tree = build(pins, pins.pin(line, "flashinfer"), session)
+        before, after = Sources(tree.base), Sources(tree)
+        reach = touched(before, after, tree.changed)
+        if options.fast:
+            return _tell_fast(options, tree, reach, _fast(options, tree, reach, before, after))
+        return _full(options, tree, reach, before, after)
+
+
+def _fast(options: argparse.Namespace, tree: PatchedTree, reach: Touched, before: Any, after: Any) -> FastProof:
+    from downstream.kernels.fast import prove_text
+    from downstream.kernels.proof import declared
+    from downstream.kernels.toolchain import headers
+    from downstream.trees.cache import default_folder
+
+    bar = progress(quiet=options.quiet)
+    return prove_text(
+        reach.units,
+        before,
+        after,
+        changed=reach.files,
+        references=parse_targets(options.references),
+        targets=parse_targets(options.targets),
+        allowed=declared(tree.patches),
+        outside=headers(options.root, default_folder(), offline=options.offline, progress=bar),
+        unproved=reach.unproved,
+        workers=options.jobs or 2,
+    )
+
+
+def _tell_fast(options: argparse.Namespace, tree: PatchedTree, reach: Touched, proof: FastProof) -> int:
+    if options.json:
+        _document("kernels prove", ok=proof.holds, form="text", release=tree.base.name, **asdict(proof))
+        return OK if proof.holds else FINDINGS
+    for finding in proof.findings:
+        print(finding)
+    if not options.quiet:
+        for row in proof.rows:
+            print(f"{row.unit}: {row.before} and {row.after}: {row.equal} declarations read the same")
+            for label, names in (("host code only", row.host_only), ("differ", row.differ)):
+                if names:
+                    print(f"  {label}: {', '.join(names)}")
+        if options.verbose:
+            for finding in proof.dead:
+                print(f"without the series: {finding}")
+        _tell_rest(proof.unknown, proof.unproved)
+    print(
+        f"{tree.base.name}: {len(reach.units)} of {len(reach.units) + len(reach.other)} touched units read;"
+        f" without the series {len(proof.dead)} faults on the targets, with it"
+        f" {len(proof.findings)}; {'equal text, equal code' if proof.holds else 'the proof fails'}"
+    )
+    return OK if proof.holds else FINDINGS
+
+
+def _full(options: argparse.Namespace, tree: PatchedTree, reach: Touched, before: Any, after: Any) -> int:
+    from downstream.kernels.compile import Job, compile_all, workers_for
+    from downstream.kernels.picture import page
+    from downstream.kernels.proof import declared, join, prove_unit
+    from downstream.kernels.toolchain import headers
+    from downstream.trees.cache import default_folder
+
+    targets, references = parse_targets(options.targets), parse_targets(options.references)
+    both = (*references, *targets)
+    toolchain = toolchain_of(options)
+    outside = headers(options.root, default_folder(), offline=options.offline)[2:]
+    jobs = [Job(tree=name, unit=unit, target=to) for unit in reach.units for to in both for name in TREES]
+    found = compile_all(
+        jobs,
+        toolchain,
+        outside,
+        {"unpatched": before, "patched": after},
+        default_folder(),
+        workers=options.jobs or workers_for(),
+        progress=progress(quiet=options.quiet),
+    )
+    by_unit = {
+        unit.name: {(job.tree, job.target): kernels for job, kernels in found.items() if job.unit == unit}
+        for unit in reach.units
+    }
+    allowed = declared(tree.patches)
+    proofs = [
+        prove_unit(
+            name,
+            {to: listings["unpatched", to] for to in both},
+            {to: listings["patched", to] for to in both},
+            references=references,
+            targets=targets,
+            allowed=allowed,
+        )
+        for name, listings in by_unit.items()
+    ]
+    proof = join(proofs, reach.unproved)
+    if options.html is not None:
+        ordered = {name: {(t, to): listings[t, to] for to in both for t in TREES} for name, listings in by_unit.items()}
+        title = f"{tree.base.name}: kernels before and after the series"
+        options.html.write_text(page(ordered, proof, title=title, reference=references[0]), encoding="utf-8")
+    return _tell(options, tree, proof, toolchain)
+
+
+TREES = ("unpatched", "patched")
+
+
+def _tell(options: argparse.Namespace, tree: PatchedTree, proof: Proof, toolchain: Toolchain) -> int:
+    if options.json:
+        said = {"form": "machine code", "release": tree.base.name, "toolchain": toolchain.identity, **asdict(proof)}
+        _document("kernels prove", ok=proof.holds, **said)
+        return OK if proof.holds else FINDINGS
+    for finding in proof.findings:
+        print(finding)
+    if not options.quiet:
+        print(f"{'family':46} {'target':8} {'tree':10} kernels  empty  instructions  waits  triggers")
+        for row in proof.rows:
+            span = f"{row.least}-{row.most}"
+            print(
+                f"{row.family:46} {row.target:8} {row.tree:10} {row.kernels:7} {row.empty:6} {span:>13}"
+                f" {row.waits:6} {row.triggers:9}"
+            )
+        for unit, reference, count in proof.equal:
+            print(f"{unit}: {reference}: {count} kernels byte for byte the same")
+        for moved in proof.moved:
+            print(f"{moved.unit}: {moved.target}: {moved.count} {moved.family} changed, as {moved.patch} declares")
+        _tell_rest((), proof.unproved)
+    for target in parse_targets(options.targets):
+        print(
+            f"{target}: {proof.empty('unpatched', str(target))} empty kernels before,"
+            f" {proof.empty('patched', str(target))} after"
+        )
+    print(f"{tree.base.name}: the proof {'holds' if proof.holds else 'fails'} ({toolchain.identity})")
+    return OK if proof.holds else FINDINGS
+
+
+def _tell_rest(unknown: Sequence[str], unproved: Sequence[str]) -> None:
+    for text in unknown:
+        print(f"unknown: {text}")
+    for text in unproved:
+        print(f"not proved: {text}")
+
+
+def _document(command: str, *, ok: bool, **rest: Any) -> None:
+    head = {"schema": report_json.SCHEMA, "command": command, "ok": ok}
+    sys.stdout.write(report_json.dumps(head | rest))

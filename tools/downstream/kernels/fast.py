@@ -1,0 +1,245 @@
+"""The proof's fast form: compares what the device compiler reads, not what it makes of it.
+
+Equal text is equal machine code, since text, flags and compiler are all that
+goes in. Host functions are left out but for their heads: the device compiler
+parses and drops them. They do decide which kernels exist, which only the full
+proof sees.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from downstream.arches import Target
+from downstream.kernels.declarations import Declaration, declarations
+from downstream.kernels.preprocess import by_file, device_text
+from downstream.kernels.proof import Fault
+from downstream.kernels.sources import Sources, Unit
+
+_WAIT = re.compile(r"\bcudaGridDependencySynchronize\b|griddepcontrol\s*\.\s*wait")
+_TRIGGER = re.compile(r"\bcudaTriggerProgrammaticLaunchCompletion\b|griddepcontrol\s*\.\s*launch_dependents")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextFinding:
+    """One declaration whose text on a target lacks what it has on the reference, or that the series moved."""
+
+    fault: Fault
+    unit: str
+    target: str
+    reference: str
+    tree: str
+    name: str
+    path: str  # repository path of the header or source that holds it
+
+    def __str__(self) -> str:
+        words = {
+            Fault.EMPTY: f"has no body, it has one on {self.reference}",
+            Fault.ABSENT: f"is absent, {self.reference} has it",
+            Fault.NO_WAIT: f"lacks the wait that {self.reference} has",
+            Fault.NO_TRIGGER: f"lacks the trigger that {self.reference} has",
+            Fault.MOVED: "is changed by the series, which no patch declares",
+        }
+        return f"{self.path}: {self.target}: {self.name} {words[self.fault]}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextRow:
+    """What comparing two texts of one unit gave, by function or type at namespace scope."""
+
+    unit: str
+    before: str  # "unpatched sm_90a"
+    after: str
+    equal: int  # declarations with the same device text
+    host_only: tuple[str, ...]  # host functions whose bodies differ
+    differ: tuple[str, ...]  # whatever else differs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FastProof:
+    """The fast answer. ``dead`` is what the unpatched release lacks on the targets: why the series is there."""
+
+    rows: tuple[TextRow, ...]
+    findings: tuple[TextFinding, ...]
+    declared: tuple[str, ...]  # families that a patch declares to change, and did
+    dead: tuple[TextFinding, ...]
+    unknown: tuple[str, ...]  # differences that text alone cannot judge
+    unproved: tuple[str, ...]
+
+    @property
+    def holds(self) -> bool:
+        return not self.findings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Text:
+    tree: str
+    target: Target
+    files: Mapping[str, list[Declaration]]
+
+    @property
+    def title(self) -> str:
+        return f"{self.tree} {self.target}"
+
+
+def prove_text(
+    units: Sequence[Unit],
+    unpatched: Sources,
+    patched: Sources,
+    *,
+    changed: Sequence[str],
+    references: Sequence[Target],
+    targets: Sequence[Target],
+    allowed: Mapping[str, str],
+    outside: Sequence[Path],
+    unproved: Sequence[str] = (),
+    workers: int = 2,
+) -> FastProof:
+    """Compare *units* of both trees (DESIGN 11). *changed* are the series' device files, *outside* header folders.
+
+    Unlike the full proof it names C++ functions, not instances, and knows
+    nothing of what templates expand to.
+    """
+    rows: list[TextRow] = []
+    findings: list[TextFinding] = []
+    dead: list[TextFinding] = []
+    unknown: list[str] = []
+    declared: set[str] = set()
+    for unit in units:
+        texts = _texts(unit, {"unpatched": unpatched, "patched": patched}, [*references, *targets], outside, workers)
+        for reference in references:
+            before, after = texts["unpatched", reference], texts["patched", reference]
+            row, differences = _compare(unit, before, after)
+            rows.append(row)
+            for path, name in differences:
+                if name in allowed:
+                    declared.add(name)
+                elif allowed and not _kernel(after, path, name):
+                    # A device function is inlined into kernels; which ones, text does not tell.
+                    unknown.append(f"{path}: {reference}: {name} changes; run the full proof to see which kernels do")
+                else:
+                    findings.append(_finding(Fault.MOVED, unit, after, reference, name, path))
+        for target in targets:
+            model = texts["patched", references[0]]
+            row, _ = _compare(unit, model, texts["patched", target], only=changed)
+            rows.append(row)
+            for tree, into in (("patched", findings), ("unpatched", dead)):
+                lacking, rest = _lacking(unit, texts[tree, references[0]], texts[tree, target], changed)
+                into.extend(lacking)
+                if tree == "patched":
+                    unknown.extend(rest)
+    return FastProof(
+        rows=tuple(rows),
+        findings=tuple(findings),
+        declared=tuple(sorted(declared)),
+        dead=tuple(dead),
+        unknown=tuple(dict.fromkeys(unknown)),
+        unproved=tuple(unproved),
+    )
+
+
+def _texts(
+    unit: Unit, trees: Mapping[str, Sources], targets: Sequence[Target], outside: Sequence[Path], workers: int
+) -> dict[tuple[str, Target], _Text]:
+    with tempfile.TemporaryDirectory(prefix="text-") as name:
+        for tree, sources in trees.items():
+            sources.lay(unit, Path(name) / tree)
+
+        def one(tree: str, target: Target) -> _Text:
+            files = by_file(device_text(Path(name) / tree, unit, target, outside))
+            own = {path: text for path, text in files.items() if not path.startswith(("/", "<"))}
+            return _Text(tree=tree, target=target, files={path: declarations(own[path]) for path in own})
+
+        with ThreadPoolExecutor(max_workers=workers) as pool:
+            wanted = [(tree, target) for target in targets for tree in trees]
+            return dict(zip(wanted, pool.map(lambda pair: one(*pair), wanted), strict=True))
+
+
+def _compare(
+    unit: Unit, before: _Text, after: _Text, *, only: Sequence[str] | None = None
+) -> tuple[TextRow, list[tuple[str, str]]]:
+    equal = 0
+    host: list[str] = []
+    differences: list[tuple[str, str]] = []
+    for path in sorted({*before.files, *after.files}):
+        if only is not None and path not in only:
+            continue
+        old, new = _keyed(before.files.get(path, [])), _keyed(after.files.get(path, []))
+        for key in dict.fromkeys([*old, *new]):
+            left, right = old.get(key), new.get(key)
+            if left and right and left.device_text == right.device_text:
+                equal += 1
+                if left.text != right.text:
+                    host.append(left.name)
+            elif (left or right) and all(entry is None or entry.host_only for entry in (left, right)):
+                host.append(key[0])
+            else:
+                differences.append((path, key[0]))
+    row = TextRow(
+        unit=unit.name,
+        before=before.title,
+        after=after.title,
+        equal=equal,
+        host_only=tuple(dict.fromkeys(host)),
+        differ=tuple(dict.fromkeys(name for _, name in differences)),
+    )
+    return row, differences
+
+
+def _keyed(entries: Sequence[Declaration]) -> dict[tuple[str, int], Declaration]:
+    """Declarations by name and by how many of that name came before: overloads keep their order."""
+    counts: dict[str, int] = {}
+    keyed = {}
+    for entry in entries:
+        counts[entry.name] = counts.get(entry.name, 0) + 1
+        keyed[entry.name, counts[entry.name]] = entry
+    return keyed
+
+
+def _lacking(unit: Unit, model: _Text, found: _Text, changed: Sequence[str]) -> tuple[list[TextFinding], list[str]]:
+    findings: list[TextFinding] = []
+    unknown: list[str] = []
+    for path in sorted(set(changed) & set(model.files)):
+        have = _keyed(found.files.get(path, []))
+        for key, entry in _keyed(model.files[path]).items():
+            if entry.host_only or (other := have.get(key)) is None:
+                if not entry.host_only:
+                    findings.append(_finding(Fault.ABSENT, unit, found, model.target, entry.name, path))
+                continue
+            if entry.device_text == other.device_text:
+                continue
+            faults = []
+            if entry.kernel and _bodiless(other) and not _bodiless(entry):
+                faults.append(Fault.EMPTY)
+            else:
+                faults += [Fault.NO_WAIT] if _WAIT.search(entry.text) and not _WAIT.search(other.text) else []
+                faults += [Fault.NO_TRIGGER] if _TRIGGER.search(entry.text) and not _TRIGGER.search(other.text) else []
+            findings += [_finding(fault, unit, found, model.target, entry.name, path) for fault in faults]
+            if not faults:
+                unknown.append(f"{path}: {entry.name} reads otherwise on {found.target} than on {model.target}")
+    return findings, unknown
+
+
+def _finding(fault: Fault, unit: Unit, text: _Text, reference: Target, name: str, path: str) -> TextFinding:
+    return TextFinding(
+        fault=fault,
+        unit=unit.name,
+        target=str(text.target),
+        reference=str(reference),
+        tree=text.tree,
+        name=name,
+        path=path,
+    )
+
+
+def _kernel(text: _Text, path: str, name: str) -> bool:
+    return any(entry.kernel for entry in text.files.get(path, []) if entry.name == name)
+
+
+def _bodiless(entry: Declaration) -> bool:
+    return re.search(r"\{ \}$", entry.text) is not None
