@@ -11,7 +11,7 @@ import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -86,6 +86,21 @@ def serving(root: Path, upstream: PublicIndex | None = None) -> Iterator[str]:
         server.should_exit = True
         thread.join(10)
         listener.close()
+
+
+@pytest.fixture(name="wheel", scope="session")
+def _wheel() -> Callable[..., Path]:
+    return make_wheel
+
+
+@pytest.fixture(name="index_of", scope="session")
+def _index_of() -> Callable[..., Path]:
+    return index_of
+
+
+@pytest.fixture(name="serving", scope="session")
+def _serving() -> Callable[..., AbstractContextManager[str]]:
+    return serving
 
 
 class Installer(Protocol):
