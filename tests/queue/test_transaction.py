@@ -115,6 +115,20 @@ def test_a_full_disk_while_staging_changes_nothing(tmp_path: Path, monkeypatch: 
     assert not list((tmp_path / ".work").iterdir())
 
 
+def test_what_may_not_be_written_is_said_before_anything_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree(tmp_path, {"patches/a": b"a", "VERSIONS.toml": b"1"})
+    change = Transaction(tmp_path)
+    change.write("VERSIONS.toml", b"2")
+    change.write("patches/new", b"x")
+    # Root may write everywhere, so the answer of the system is given here.
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != tmp_path / "patches")
+    with pytest.raises(WriteError, match="patches/new: cannot be written; nothing was changed"):
+        change.commit()
+    assert state(tmp_path) == {"patches/a": b"a", "VERSIONS.toml": b"1"}
+
+
 def test_a_broken_journal_is_named(tmp_path: Path) -> None:
     tree(tmp_path, {".work/transaction/journal.json": b"{"})
     with pytest.raises(StateError, match="journal"):
