@@ -56,6 +56,7 @@ class HunkResult:
     hint_fuzz: int | None = None  # the fuzz at which GNU patch would take it
     reason: str = ""
     candidates: tuple[int, ...] = ()  # input lines where its old text stands
+    elsewhere: tuple[str, ...] = ()  # "path:line" in other files of the release where its code went
     found: tuple[tuple[int, bytes], ...] = ()  # the upstream lines in the way: (line number, text)
     old_line: int | None = None  # the hunk's first line in the pinned release
     since: str | None = None  # first release with this verdict; None where none was walked

@@ -15,6 +15,7 @@ from downstream.patches.text import Patch
 from downstream.pins import Pin, Pins
 from downstream.placing.push import Push, push
 from downstream.placing.verdict import PatchResult
+from downstream.queue.elsewhere import pointed
 from downstream.queue.judged import touched
 from downstream.queue.lifetimes import Walk, between, dated, walk
 from downstream.queue.target import Target
@@ -119,9 +120,10 @@ def checked(plan: Plan) -> RebaseReport:
 
 
 def since(plan: Plan, report: RebaseReport) -> RebaseReport:
-    """Fill in the release that broke or merged each hunk, if any needs one."""
+    """Fill in where code went, and the release that broke or merged each hunk, if any needs it."""
     if not any(not hunk.status.placed for result in report.results for hunk in result.hunks):
         return report
+    report = replace(report, results=pointed(report.results, plan.patches, plan.base, plan.new))
     walked = plan.walk()
     return replace(
         report,

@@ -100,6 +100,7 @@ def _hunk(hunk: HunkResult) -> dict[str, Any]:
         "reason": hunk.reason,
         "old_line": hunk.old_line,
         "candidates": list(hunk.candidates),
+        "elsewhere": list(hunk.elsewhere),
         "found": [{"line": line, "text": decoded(text)} for line, text in hunk.found],
         "review": hunk.review,
         "tentative": hunk.tentative,

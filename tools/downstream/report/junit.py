@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 from downstream.placing.verdict import HunkStatus, PatchResult
 from downstream.report.context import Located, ReportContext, decoded, located, printable
-from downstream.report.wording import ADVICE, candidates, meaning, since, to_review
+from downstream.report.wording import ADVICE, meaning, since, to_review, whereabouts
 
 _NOT_XML = re.compile("[^\t\n -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -55,8 +55,7 @@ def _case(suite: ET.Element, place: Located) -> None:
     fault = "error" if place.status is HunkStatus.MALFORMED else "failure"
     mark = ET.SubElement(case, fault, type=place.status.value, message=legal(said))
     lines = [f"{line:>7} | {decoded(text)}" for line, text in place.hunk.found] if place.hunk else []
-    if place.hunk and place.hunk.candidates:
-        lines.append(candidates(place.hunk))
+    lines += whereabouts(place.hunk) if place.hunk else []
     mark.text = "\n".join(legal(line) for line in (*lines, f"next: {ADVICE[place.status]}"))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from downstream.placing.verdict import PatchResult
 from downstream.report.context import Located, ReportContext, decoded, located, printable
-from downstream.report.wording import ADVICE, candidates, hunk_counts, level, meaning, since, size, to_review, totals
+from downstream.report.wording import ADVICE, hunk_counts, level, meaning, since, size, to_review, totals, whereabouts
 
 MARKS = {True: "✅", False: "❌"}
 _SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_[]<>|#~"})
@@ -83,8 +83,7 @@ def _place(place: Located) -> list[str]:
     hunk = place.hunk
     if review := to_review(place):
         lines.append(f"  - **review**: {escaped(review)}")
-    if hunk and hunk.candidates:
-        lines.append(f"  - {candidates(hunk)}")
+    lines += [f"  - {escaped(sentence)}" for sentence in whereabouts(hunk)] if hunk else []
     if hunk and hunk.tentative:
         lines.append("  - tentative: an earlier patch failed on this file")
     if place.status in ADVICE:

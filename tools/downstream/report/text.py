@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from downstream.placing.verdict import HunkStatus, PatchResult, PatchStatus
 from downstream.report.context import Located, ReportContext, decoded, located, printable
-from downstream.report.wording import ADVICE, candidates, counted, hunk_counts, meaning, since, size, to_review, totals
+from downstream.report.wording import ADVICE, counted, hunk_counts, meaning, since, size, to_review, totals, whereabouts
 
 _Paint = Callable[[str], str]
 
@@ -100,8 +100,7 @@ def _hunk(place: Located, paint: _Paint, *, quiet: bool, verbose: bool) -> Itera
         yield from (f"    {line:>7} | {printable(decoded(text))}" for line, text in hunk.found[:SHOWN])
         if len(hunk.found) > SHOWN:
             yield f"            … {counted(len(hunk.found) - SHOWN, 'more line')}"
-    if hunk.candidates:
-        yield f"    {candidates(hunk)}"
+    yield from (f"    {printable(sentence)}" for sentence in whereabouts(hunk))
     if hunk.hint_fuzz is not None:
         yield f"    GNU patch would take it with fuzz {hunk.hint_fuzz}; we never do"
     if hunk.tentative:

@@ -47,10 +47,15 @@ def meaning(place: Located) -> str:
     return place.reason or MEANING[place.status]
 
 
-def candidates(hunk: HunkResult) -> str:
-    """Where a person may look: places of the whole old text, or only of the lines that the hunk removes."""
-    what = "the lines it changes stand" if hunk.status is HunkStatus.CONFLICT else "its text stands"
-    return f"{what} at: {', '.join(map(str, hunk.candidates))}"
+def whereabouts(hunk: HunkResult) -> list[str]:
+    """Sentences about where a person may look: in the file itself, then in others."""
+    found = []
+    if hunk.candidates:
+        what = "the lines it changes stand" if hunk.status is HunkStatus.CONFLICT else "its text stands"
+        found.append(f"{what} at: {', '.join(map(str, hunk.candidates))}")
+    if hunk.elsewhere:
+        found.append(f"its code may now be at: {', '.join(hunk.elsewhere)}")
+    return found
 
 
 def to_review(place: Located) -> str:
