@@ -40,3 +40,27 @@ def network_tests(session: nox.Session) -> None:
     """The tests that need the configured package index."""
     session.install("-e", ".[test]")
     session.run("pytest", "-m", "network and not nvcc and not gpu", *session.posargs)
+
+
+@nox.session
+def prove_kernels(session: nox.Session) -> None:
+    """The proof in machine code. ``-- --fast`` compares preprocessed text instead: seconds, no compiler."""
+    session.install("-e", ".")
+    session.run("python", "tools/kernels.py", "prove", *session.posargs)
+
+
+@nox.session(venv_backend="none")
+def gpu_tests(session: nox.Session) -> None:
+    """The tests on a GPU, with the Python that has torch for it: what runs nox, or ``python3`` on PATH."""
+    session.run("python3", "-m", "pytest", "-m", "gpu", "tests/gpu", *session.posargs, external=True)
+
+
+@nox.session
+def build_wheels(session: nox.Session) -> None:
+    """The wheels of a line. After ``--aot`` stands what tools/kernels.py build is told: its modules are built, too."""
+    words = list(session.posargs)
+    at = words.index("--aot") if "--aot" in words else len(words)
+    session.install("-e", ".[wheels,kernels]")
+    session.run("python", "tools/wheels.py", "build", *words[:at])
+    if at < len(words):
+        session.run("python", "tools/kernels.py", "build", *words[at + 1 :])

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,9 @@ class Outcome:
     error: float = float("inf")
     off: int = 0
     ended: str = ""  # empty: every rank came back
+
+
+Runner = Callable[..., list[Outcome]]  # conftest's fixture: (build, world, cases, **options)
 
 
 @dataclass(kw_only=True)
