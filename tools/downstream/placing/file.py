@@ -106,6 +106,7 @@ def _write(outcome: FileOutcome, new: Side) -> FileOutcome:
     clean = all(one.result.status.fine for one in outcome.placements)
     if patch.kind is ChangeKind.DELETE:
         if lines and clean:
+            new.put(path, lines)  # the hunk is placed; what is left is shown, and is never deleted
             reason = "what is left of the file is not in the patch: upstream added to it"
             return replace(outcome, result=replace(outcome.result, status=HunkStatus.CONFLICT, reason=reason))
         if clean:

@@ -18,8 +18,13 @@ def without_cr(patch: FilePatch) -> FilePatch:
     if not patch.crlf:
         return patch
     return replace(
-        patch, hunks=tuple(replace(hunk, body=tuple((s, _bare(t)) for s, t in hunk.body)) for hunk in patch.hunks)
+        patch, hunks=tuple(replace(hunk, body=tuple((s, _without_cr(t)) for s, t in hunk.body)) for hunk in patch.hunks)
     )
+
+
+def _without_cr(line: bytes) -> bytes:
+    # The marker takes a last line's LF, not the CR that a mailer put before it.
+    return _bare(line) if line.endswith(b"\n") else line.removesuffix(b"\r")
 
 
 def _bare(line: bytes) -> bytes:
