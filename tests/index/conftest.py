@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -128,11 +129,17 @@ def sealed(folder: Path) -> dict[str, str]:
     }
 
 
+@pytest.fixture(scope="session")
+def _template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("template") / "env"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    return folder
+
+
 @pytest.fixture
-def environment(tmp_path: Path) -> Path:
+def environment(tmp_path: Path, _template: Path) -> Path:
     """An empty virtual environment."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "env")], check=True)
-    return tmp_path / "env"
+    return Path(shutil.copytree(_template, tmp_path / "env", symlinks=True))
 
 
 @pytest.fixture
@@ -151,8 +158,12 @@ def installed(environment: Path) -> Callable[[], dict[str, str]]:
 
 @pytest.fixture
 def pip(environment: Path, tmp_path: Path) -> Installer:
+    import pip as package
+
+    runner = Path(package.__file__).parent / "__pip-runner__.py"  # what `pip --python` runs, without its detour
+
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "pip", "--python", str(environment / "bin" / "python"), *arguments]
+        command = [str(environment / "bin" / "python"), str(runner), *arguments]
         return subprocess.run(command, env=sealed(tmp_path), capture_output=True, text=True, check=False)
 
     return run
@@ -160,8 +171,10 @@ def pip(environment: Path, tmp_path: Path) -> Installer:
 
 @pytest.fixture
 def uv(environment: Path, tmp_path: Path) -> Installer:
+    from uv import find_uv_bin
+
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "uv", *arguments, "--python", str(environment / "bin" / "python")]
+        command = [find_uv_bin(), "pip", *arguments, "--python", str(environment / "bin" / "python")]
         return subprocess.run(command, env=sealed(tmp_path), capture_output=True, text=True, check=False)
 
     return run
