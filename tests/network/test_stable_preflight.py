@@ -212,6 +212,17 @@ def test_one_gpu_alone_prepares_nothing(source: bytes) -> None:
     assert (machine.warnings, machine.workspaces) == ([], [])
 
 
+@pytest.mark.parametrize("world_size", [3, 6, 16])
+def test_a_group_that_flashinfer_has_no_kernels_or_thresholds_for_goes_on_without(
+    source: bytes, world_size: int
+) -> None:
+    machine = Machine(world_size)
+    assert prepare(machine, source) == [False] * world_size
+    told = f"rank 0: it takes 2, 4 or 8 GPUs, not {world_size}"
+    assert machine.warnings == [f"FlashInfer allreduce fusion is off: {told}"]
+    assert (machine.mappings, machine.workspaces) == ({}, [])
+
+
 @pytest.mark.parametrize(
     ("fault", "told"),
     [
