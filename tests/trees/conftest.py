@@ -218,6 +218,14 @@ def files() -> dict[str, bytes]:
     return dict(FILES)
 
 
+@pytest.fixture(scope="session")
+def far_apart() -> bytes:
+    """A wheel with FILES at both ends and 600 kB between them that nobody reads."""
+    noise = {f"flashinfer/data/noise/{n}": os.urandom(100_000) for n in range(6)}
+    early = {path: FILES[path] for path in ("flashinfer/__init__.py", "setup.py")}
+    return wheel_of(early | noise | FILES)
+
+
 @pytest.fixture
 def upstream() -> Upstream:
     return Upstream(

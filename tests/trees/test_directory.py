@@ -161,7 +161,7 @@ def test_a_damaged_member_is_told(
 
 
 def test_a_member_that_unpacks_to_more_than_it_says_is_refused(make_zip: Callable[..., bytes]) -> None:
-    raw = make_zip({"a.py": b"\0" * 50_000_000})
+    raw = make_zip({"a.py": b"\0" * 3_000_000})
     entry = directory_of(raw).get("a.py")
     assert entry is not None
     lie = entry._replace(size=10, crc=zlib.crc32(b"\0" * 10))

@@ -12,6 +12,7 @@ digest) is fetched whole; a whole file is always checked against its sha256.
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from downstream.trees.wheel import FileSource
 
 GAP = 1 << 16  # bytes fetched in vain rather than making another request
 TAIL = 1 << 16  # bytes: the least that is fetched of a file's end
+AT_ONCE = 4  # requests side by side: a server is shared
 SHARE = 32  # a wheel's directory is about a thirty-second of it
 
 
@@ -78,15 +80,37 @@ class PublishedSource:
             yield from local.spans(pairs)
             return
         groups = list(_near(pairs))
-        for number, group in enumerate(groups):
-            start, stop = group[0][0], max(stop for _, stop in group)
-            total = self._size or self.file.size
-            found = self._session.span(self.file.url, start, stop, total=total, validator=self._validator)
-            if found is None or len(found.content) < stop - start:
+        for number, (group, content) in enumerate(zip(groups, self._contents(groups), strict=True)):
+            if content is None:
                 yield from self._whole().spans([pair for group in groups[number:] for pair in group])
                 return
-            self._validator = self._validator or found.validator
-            yield from (found.content[first - start : last - start] for first, last in group)
+            start = group[0][0]
+            yield from (content[first - start : last - start] for first, last in group)
+
+    def _contents(self, groups: list[list[tuple[int, int]]]) -> Iterator[bytes | None]:
+        """Fetch each group's bytes, several groups side by side; None for one that was not answered as asked."""
+        name = self.file.name  # located here, once
+        alone = len(groups) == 1 or threading.current_thread() is not threading.main_thread()
+        if alone:
+            yield from map(self._content, groups)
+            return
+        from concurrent.futures import ThreadPoolExecutor
+
+        total = sum(group[-1][1] - group[0][0] for group in groups)
+        progress = self._session.progress.task(f"fetch parts of {name}", total, "bytes")
+        with progress as task, ThreadPoolExecutor(AT_ONCE) as threads:
+            for content in threads.map(self._content, groups):
+                task.advance(len(content or b""))
+                yield content
+
+    def _content(self, group: list[tuple[int, int]]) -> bytes | None:
+        start, stop = group[0][0], max(stop for _, stop in group)
+        total = self._size or self.file.size
+        found = self._session.span(self.file.url, start, stop, total=total, validator=self._validator)
+        if found is None or len(found.content) < stop - start:
+            return None
+        self._validator = self._validator or found.validator
+        return found.content
 
     def distrust(self) -> bool:
         if self._local is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,7 +125,10 @@ class Session:
             return None
         if reply.headers.get("Content-Encoding", "identity") != "identity":
             return None
-        with self.progress.task(f"fetch parts of {url.rpartition('/')[2]}", last - first + 1, "bytes") as task:
+        name = redact(url).rpartition("/")[2]
+        # Work on another thread is announced by who began it: a terminal has one bar.
+        alone = threading.current_thread() is threading.main_thread()
+        with (self.progress if alone else SILENT).task(f"fetch parts of {name}", last - first + 1, "bytes") as task:
             pieces = []
             for piece in reply.chunks():
                 pieces.append(piece)
