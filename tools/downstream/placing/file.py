@@ -67,7 +67,7 @@ def place_file(patch: FilePatch, new: Side, base: Side | None) -> FileOutcome:
     )
     if base is not None:
         _advance_base(patch, source, base)
-    return _write(outcome, new)
+    return _write(outcome, new, rest=base is None)
 
 
 def _adds_to_nothing(patch: FilePatch) -> bool:
@@ -99,14 +99,18 @@ def _followed(placement: Placement, target: str) -> Placement:
     return replace(placement, result=replace(result, status=HunkStatus.FILE_MOVED, reason=reason), rewritten=True)
 
 
-def _write(outcome: FileOutcome, new: Side) -> FileOutcome:
-    """Apply the placed hunks and what the patch does to the file as a whole."""
+def _write(outcome: FileOutcome, new: Side, *, rest: bool) -> FileOutcome:
+    """Apply the placed hunks and what the patch does to the file as a whole.
+
+    *rest*: what a deletion does not account for stays as a file of its own, as GNU patch leaves it.
+    """
     patch, path = outcome.patch, outcome.path
     lines = apply(outcome.before, [change for one in outcome.placements for change in one.changes])
     clean = all(one.result.status.fine for one in outcome.placements)
     if patch.kind is ChangeKind.DELETE:
         if lines and clean:
-            new.put(path, lines)  # the hunk is placed; what is left is shown, and is never deleted
+            if rest:
+                new.put(path, lines)
             reason = "what is left of the file is not in the patch: upstream added to it"
             return replace(outcome, result=replace(outcome.result, status=HunkStatus.CONFLICT, reason=reason))
         if clean:

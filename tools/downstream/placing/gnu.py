@@ -68,14 +68,17 @@ def advance(cursor: Cursor, hunk: Hunk, at: int) -> None:
     cursor.frozen = at - 1 + len(hunk.old) - _context(hunk)[1]
 
 
-def edges_hold(hunk: Hunk, first: int, length: int) -> bool:
-    """Whether a hunk placed at the 0-based line *first* of a file of *length* lines would be found there again.
+def edges_hold(hunk: Hunk, at: int, old_length: int, first: int, new_length: int) -> bool:
+    """Whether a hunk that began or ended the old file still does so in the new one.
 
-    Less context above than below says that it begins the file, less below than above that it ends it.
+    *at* and *first* are its 0-based lines there. GNU patch takes less context on
+    one side for such a claim, git no context below: elsewhere neither finds it.
     """
     above, below = _context(hunk)
-    begins = above < below and old_first_line(hunk) <= 1
-    return not (begins and first != 0) and not (below < above and first + len(hunk.old) != length)
+    size = len(hunk.old)
+    began = at == 0 and above < below
+    ended = at + size == old_length and (below < above or below == 0)
+    return not (began and first != 0) and not (ended and first + size != new_length)
 
 
 def hint_fuzz(lines: Sequence[bytes], hunk: Hunk, cursor: Cursor) -> int | None:

@@ -51,7 +51,7 @@ def _whole(blank: HunkResult, hunk: Hunk, at: int, through: LineMap) -> Placemen
     if first is None:
         return None
     result = replace(blank, candidates=(first + 1,))
-    if not gnu.edges_hold(hunk, first, len(through.new)):
+    if not gnu.edges_hold(hunk, at, len(through.old), first, len(through.new)):
         return None  # it began or ended the file; there it is no longer, and its context has to be written anew
     if through.old is not through.new and any(
         carry(change, through).carry is Carry.TAKEN for change in _canonical(hunk, at, through.old)

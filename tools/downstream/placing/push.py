@@ -87,9 +87,11 @@ def push(patches: Iterable[Patch | Parsed], tree: Tree, *, base: Tree | None = N
 
 
 def _malformed(fault: PatchError) -> FileResult:
-    path, number = (fault.path, fault.hunk) if isinstance(fault, MalformedError) else ("", 0)
-    hunk = HunkResult(path=path, number=number or 1, status=HunkStatus.MALFORMED, reason=str(fault))
-    return FileResult(path=path, status=HunkStatus.MALFORMED, hunks=(hunk,), reason=fault.problem)
+    path, number, reason = "", 1, fault.problem
+    if isinstance(fault, MalformedError):
+        path, number, reason = fault.path, fault.hunk or 1, f"line {fault.line}: {fault.reason}"
+    hunk = HunkResult(path=path, number=number, status=HunkStatus.MALFORMED, reason=reason)
+    return FileResult(path=path, status=HunkStatus.MALFORMED, hunks=(hunk,), reason=reason)
 
 
 def _fold(outcomes: tuple[FileOutcome, ...], files: tuple[FileResult, ...]) -> tuple[PatchStatus, str]:

@@ -28,9 +28,11 @@ def refused(blank: HunkResult, hunk: Hunk, at: int, through: LineMap) -> HunkRes
     else:
         first, end = through.before(at) + 1, through.after(at + len(hunk.old))
     found = tuple((line + 1, through.new[line]) for line in range(first, min(end, first + SHOWN)))
-    elsewhere = tuple(line + 1 for line in occurrences(through.new, hunk.old)) if hunk.old else ()
+    standing = tuple(line + 1 for line in occurrences(through.new, hunk.old)) if hunk.old else ()
+    low, high = through.before(at) + 1, through.after(at + len(hunk.old))
+    elsewhere = tuple(line for line in standing if not low < line <= high)
     result = replace(blank, found=found, hint_fuzz=gnu.hint_fuzz(through.new, hunk, gnu.Cursor()))
-    if elsewhere:
+    if elsewhere and elsewhere == standing:
         reason = f"upstream no longer has its lines where they were; the same text stands at {places(elsewhere)}"
         return replace(result, status=HunkStatus.MISPLACED, reason=reason, candidates=elsewhere)
     candidates = core_places(hunk, through.new)
