@@ -272,6 +272,20 @@ def test_tolerant_reading_loses_only_what_is_at_fault() -> None:
     assert parsed.patch.to_bytes() == content
 
 
+@pytest.mark.parametrize(
+    "refused",
+    [
+        b"diff --git a/m b/m\nindex 1..2 160000\n--- a/m\n+++ b/m\n@@ -1 +1 @@\n-S 1\n+S 2\n",
+        b"diff --git a/m b/m\nindex 1..2 100644\n--- a/m\n+++ b/m\n@@ -1 +1 @@\n-a\n+b\n+longer\n",
+        b"diff -u a/../m b/../m\n--- a/../m\n+++ b/../m\n@@ -1 +1 @@\n-a\n+b\n",
+    ],
+)
+def test_one_file_at_fault_is_one_fault(refused: bytes) -> None:
+    parsed = parse_tolerant(ONE + refused + ONE, name="x.patch")
+    assert (len(parsed.faults), len(parsed.patch.files)) == (1, 2)
+    assert parsed.patch.to_bytes() == ONE + refused + ONE
+
+
 def test_what_is_refused_first_stays_in_the_header() -> None:
     content = plain(b"a/../4", b"b/../4") + ONE
     parsed = parse_tolerant(content, name="x.patch")

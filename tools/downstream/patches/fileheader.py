@@ -134,22 +134,15 @@ def read(lines: Sequence[bytes], start: int, *, patch: str, strip: int) -> FileH
     leaves nothing of; UnsafePathError for paths that leave the tree.
     """
     place = f"{patch}:{start + 1}"
-    index = start
     git: tuple[bytes, bytes] | None = None
-    is_git = lines[index].startswith(_GIT)
+    is_git = lines[start].startswith(_GIT)
     fields: dict[str, bytes] = {}
     indexed: Name | None = None
     if is_git:
-        git = git_names(lines[index][len(_GIT) :])
-        index = _read_extended(lines, index + 1, fields)
-    else:
-        if lines[index].startswith(b"Index:"):
-            indexed = header_name(lines[index][len(b"Index:") :])
-            index += 1
-            if index < len(lines) and _RULE.fullmatch(lines[index]):
-                index += 1
-        if index < len(lines) and lines[index].startswith(b"diff "):
-            index += 1
+        git = git_names(lines[start][len(_GIT) :])
+    elif lines[start].startswith(b"Index:"):
+        indexed = header_name(lines[start][len(b"Index:") :])
+    index = _before_pair(lines, start, fields)
     if _is_binary(lines, index):
         raise MalformedError(
             "changes a binary file; only text is carried as a patch",
@@ -170,6 +163,26 @@ def read(lines: Sequence[bytes], start: int, *, patch: str, strip: int) -> FileH
     return header
 
 
+def end(lines: Sequence[bytes], start: int) -> int:
+    """Return the index of the line after the file header at ``lines[start]``, whatever its names and fields say."""
+    index = _before_pair(lines, start, {})
+    return index + 2 if is_pair(lines, index) else max(index, start + 1)
+
+
+def _before_pair(lines: Sequence[bytes], start: int, fields: dict[str, bytes]) -> int:
+    """Return the index after the lines of a header that may precede ``---``; git's are put into *fields*."""
+    if lines[start].startswith(_GIT):
+        return _read_extended(lines, start + 1, fields)
+    index = start
+    if lines[index].startswith(b"Index:"):
+        index += 1
+        if index < len(lines) and _RULE.fullmatch(lines[index]):
+            index += 1
+    if index < len(lines) and lines[index].startswith(b"diff "):
+        index += 1
+    return index
+
+
 def _read_extended(lines: Sequence[bytes], index: int, fields: dict[str, bytes]) -> int:
     while index < len(lines):
         line = lines[index]
@@ -186,7 +199,7 @@ def _read_extended(lines: Sequence[bytes], index: int, fields: dict[str, bytes])
 
 def _shown(git: tuple[bytes, bytes] | None, indexed: Name | None) -> str:
     name = git[1] if git else indexed.raw if indexed else b""
-    return name.decode("utf-8", "backslashreplace")
+    return (name.partition(b"/")[2] or name).decode("utf-8", "backslashreplace")
 
 
 def _name(

@@ -70,7 +70,7 @@ def parse_tolerant(content: bytes, *, name: str, strip: int = 1) -> Parsed:
             file, after = _read_file(lines, start, name=name, strip=strip)
         except PatchError as exc:
             faults.append(exc)
-            after = fileheader.find(lines, start + 1)
+            after = fileheader.find(lines, fileheader.end(lines, start))
             refused = b"".join(lines[start:after])
             if files:
                 files[-1] = replace(files[-1], trailer=files[-1].trailer + refused)
