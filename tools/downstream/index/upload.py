@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -16,6 +17,8 @@ from downstream.index.offering import Candidate
 from downstream.index.publish import Outcome, Published
 from downstream.progress import SILENT, Progress
 from downstream.trees import pipconf
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # twine paints whether or not it is read by a person
 
 PATIENCE = 30.0  # seconds until an uploaded wheel must be offered
 
@@ -31,8 +34,8 @@ def upload(
     """Upload *wheels* to *repository* and see that *index*, its reading side, offers these very bytes.
 
     What the index has already is left alone; other bytes under one of the names
-    raise PublishError before anything is sent. Credentials come from where
-    twine looks (TWINE_USERNAME, TWINE_PASSWORD, ~/.pypirc, keyring).
+    raise PublishError before anything is sent. Credentials come from the URL, else
+    from TWINE_USERNAME and TWINE_PASSWORD; without any, nobody's are sent.
     """
     candidates = [offering.read(path) for path in wheels]
     with _reader(index) as offered:
@@ -98,10 +101,10 @@ def _is_there(candidate: Candidate, offered: dict[str, str | None], index: str) 
 
 def _twine(candidate: Candidate, repository: str, report: Callable[[str], None]) -> None:
     command = [sys.executable, "-m", "twine", "upload", "--non-interactive", "--disable-progress-bar"]
+    # In the environment, not on the command line, which every user of the machine can read.
+    sealed = {"TWINE_USERNAME": "", "TWINE_PASSWORD": ""} | os.environ | {"COLUMNS": "200"}
     user = pipconf.credentials(repository)
-    sealed = dict(os.environ, NO_COLOR="1", COLUMNS="200")
     if user is not None:
-        # In the environment, not on the command line, which every user of the machine can read.
         sealed |= {"TWINE_USERNAME": user[0], "TWINE_PASSWORD": user[1]}
     url = pipconf.redact(repository)
     done = subprocess.run(
@@ -113,7 +116,7 @@ def _twine(candidate: Candidate, repository: str, report: Callable[[str], None])
         errors="replace",
         check=False,
     )
-    said = [line.strip() for line in done.stdout.splitlines() if line.strip()]
+    said = [line.strip() for line in _COLOUR.sub("", done.stdout).splitlines() if line.strip()]
     for line in said:
         report(line)
     if done.returncode:
