@@ -28,8 +28,8 @@ class Pair:
 
     ours: Archive
     theirs: Archive
-    our_info: str
-    their_info: str
+    our_dist_info: str
+    their_dist_info: str
     tree: PatchedTree
     line: Line
 
@@ -55,12 +55,15 @@ def _members(pair: Pair) -> Iterator[Violation]:
     ours, theirs = dict(pair.ours.entries), pair.theirs.entries
     explanation = explained(pair)
     modes = {pair.tree.pin.upstream.layout.to_wheel(path): mode for path, mode in pair.tree.modes.items()}
-    added = {f"{pair.our_info}/licenses/{NOTICE}", f"{pair.our_info}/{sbom.file_name(pair.tree.pin.upstream.package)}"}
-    special = {version_member(pair.tree.pin), *(f"{pair.our_info}/{name}" for name in _REWRITTEN), *added}
+    added = {
+        f"{pair.our_dist_info}/licenses/{NOTICE}",
+        f"{pair.our_dist_info}/{sbom.file_name(pair.tree.pin.upstream.package)}",
+    }
+    special = {version_member(pair.tree.pin), *(f"{pair.our_dist_info}/{name}" for name in _REWRITTEN), *added}
     expected: set[str] = set(added)
     for name, entry in theirs.items():
         ours_name = _renamed(name, pair)
-        if name.removeprefix(f"{pair.their_info}/") in ("RECORD.jws", "RECORD.p7s"):
+        if name.removeprefix(f"{pair.their_dist_info}/") in ("RECORD.jws", "RECORD.p7s"):
             continue
         expected.add(ours_name)
         if name in explanation and explanation[name] is None:
@@ -83,7 +86,7 @@ def _members(pair: Pair) -> Iterator[Violation]:
 
 def _renamed(name: str, pair: Pair) -> str:
     top, slash, rest = name.partition("/")
-    old, new = pair.their_info.removesuffix(".dist-info"), pair.our_info.removesuffix(".dist-info")
+    old, new = pair.their_dist_info.removesuffix(".dist-info"), pair.our_dist_info.removesuffix(".dist-info")
     for suffix in (".dist-info", ".data"):
         if top == old + suffix:
             return new + suffix + slash + rest
@@ -120,8 +123,8 @@ def _runtime_version(pair: Pair) -> Iterator[Violation]:
 
 
 def _metadata(pair: Pair) -> Iterator[Violation]:
-    member = f"{pair.our_info}/METADATA"
-    ours, theirs = pair.ours.read(member), pair.theirs.read(f"{pair.their_info}/METADATA")
+    member = f"{pair.our_dist_info}/METADATA"
+    ours, theirs = pair.ours.read(member), pair.theirs.read(f"{pair.their_dist_info}/METADATA")
     if ours is None or theirs is None:
         return
     siblings = siblings_of(pair.tree.pin, pair.line)
@@ -151,9 +154,9 @@ def _shape(requirement: object) -> tuple[object, ...]:
 
 
 def _wheel_file(pair: Pair) -> Iterator[Violation]:
-    member = f"{pair.our_info}/WHEEL"
+    member = f"{pair.our_dist_info}/WHEEL"
     ours = split(pair.ours.read(member) or b"")[0]
-    theirs = split(pair.theirs.read(f"{pair.their_info}/WHEEL") or b"")[0]
+    theirs = split(pair.theirs.read(f"{pair.their_dist_info}/WHEEL") or b"")[0]
     if [h.raw for h in ours if h.name != "generator"] != [h.raw for h in theirs if h.name != "generator"]:
         yield Violation(member=member, rule=Rule.TAGS, detail="differs from upstream's in more than its generator")
     if {h.value for h in ours if h.name == "generator"} == {h.value for h in theirs if h.name == "generator"}:
@@ -162,7 +165,7 @@ def _wheel_file(pair: Pair) -> Iterator[Violation]:
 
 def _bill(pair: Pair) -> Iterator[Violation]:
     pin = pair.tree.pin
-    member = f"{pair.our_info}/{sbom.file_name(pin.upstream.package)}"
+    member = f"{pair.our_dist_info}/{sbom.file_name(pin.upstream.package)}"
     raw = pair.ours.read(member)
     if raw is None:
         return  # reported as missing
@@ -178,18 +181,18 @@ def _bill(pair: Pair) -> Iterator[Violation]:
 
 
 def _notice(pair: Pair) -> Iterator[Violation]:
-    member = f"{pair.our_info}/licenses/{NOTICE}"
+    member = f"{pair.our_dist_info}/licenses/{NOTICE}"
     text = (pair.ours.read(member) or b"").decode("utf-8", "surrogateescape").splitlines()
     named = {line.strip() for line in text}
     for name in sorted({*explained(pair), version_member(pair.tree.pin)}):
         if name not in named:
             yield Violation(member=member, rule=Rule.NOTICE, detail=f"does not name {name}")
-    headers = split(pair.ours.read(f"{pair.our_info}/METADATA") or b"")[0]
+    headers = split(pair.ours.read(f"{pair.our_dist_info}/METADATA") or b"")[0]
     dated = next((Version(h.value) for h in headers if h.name == "metadata-version"), Version("0"))
     listed = any(h.name == "license-file" and h.value == NOTICE for h in headers)
     if listed != (dated >= Version("2.4")):
         yield Violation(
-            member=f"{pair.our_info}/METADATA",
+            member=f"{pair.our_dist_info}/METADATA",
             rule=Rule.NOTICE,
             detail=f"License-File {NOTICE} belongs to 2.4 and later",
         )

@@ -62,11 +62,13 @@ def _violations(wheel: Path, upstream: Path, tree: PatchedTree, line: Line) -> l
     if name.text != wanted:
         violations.append(Violation(member="", rule=Rule.FILE_NAME, detail=f"is {name.text}, must be {wanted}"))
     try:
-        our_info = dist_info_of(ours.entries, name)
-        their_info = dist_info_of(theirs.entries, their_name)
+        our_dist_info = dist_info_of(ours.entries, name)
+        their_dist_info = dist_info_of(theirs.entries, their_name)
     except RefusedError:
         return violations  # inspect has said so
-    pair = Pair(ours=ours, theirs=theirs, our_info=our_info, their_info=their_info, tree=tree, line=line)
+    pair = Pair(
+        ours=ours, theirs=theirs, our_dist_info=our_dist_info, their_dist_info=their_dist_info, tree=tree, line=line
+    )
     return [*violations, *_readable(compare(pair))]
 
 

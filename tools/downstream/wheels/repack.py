@@ -36,13 +36,13 @@ def repack(
     name = parse_name(upstream.name)
     _check_pinned(name, tree.pin)
     archive = open_archive(upstream)
-    old_info = dist_info_of(archive.entries, name)
-    _check_upstream(archive, name, old_info)
-    renames = Renames(old_info, tree.pin)
+    old_dist_info = dist_info_of(archive.entries, name)
+    _check_upstream(archive, name, old_dist_info)
+    renames = Renames(old_dist_info, tree.pin)
     changes = changes_for(archive, tree)
-    rewritten = _dist_info(archive, old_info, tree, line, changes)
+    rewritten = _dist_info(archive, old_dist_info, tree, line, changes)
     content = {renames(member): text for member, text in changes.files.items()}
-    content |= {f"{renames.new_info}/{part}": text for part, text in rewritten.items()}
+    content |= {f"{renames.new_dist_info}/{part}": text for part, text in rewritten.items()}
     modes = {renames(member): mode for member, mode in changes.modes.items()}
     target = folder / name.with_version(tree.pin.local_version)
     with whole(target) as stream:
@@ -54,20 +54,20 @@ def repack(
 class Renames:
     """How members are called in the new wheel: the dist-info and .data folders bear its version."""
 
-    old_info: str
+    old_dist_info: str
     pin: Pin
 
     @property
-    def new_info(self) -> str:
-        distribution = self.old_info.removesuffix(".dist-info").rpartition("-")[0]
+    def new_dist_info(self) -> str:
+        distribution = self.old_dist_info.removesuffix(".dist-info").rpartition("-")[0]
         return f"{distribution}-{self.pin.local_version}.dist-info"
 
     def __call__(self, member: str) -> str:
         top, slash, rest = member.partition("/")
-        if top == self.old_info:
-            return self.new_info + slash + rest
-        if top == self.old_info.removesuffix(".dist-info") + ".data":
-            return self.new_info.removesuffix(".dist-info") + ".data" + slash + rest
+        if top == self.old_dist_info:
+            return self.new_dist_info + slash + rest
+        if top == self.old_dist_info.removesuffix(".dist-info") + ".data":
+            return self.new_dist_info.removesuffix(".dist-info") + ".data" + slash + rest
         return member
 
 
@@ -128,13 +128,13 @@ def _write(
     rehash: frozenset[str],
 ) -> None:
     """Write the members of *archive* under their new names, *content* instead of theirs (None: left out)."""
-    old_record, record = f"{renames.old_info}/RECORD", f"{renames.new_info}/RECORD"
-    dropped = {old_record, *(f"{renames.old_info}/{name}" for name in SIGNATURES)}
+    old_record, record = f"{renames.old_dist_info}/RECORD", f"{renames.new_dist_info}/RECORD"
+    dropped = {old_record, *(f"{renames.old_dist_info}/{name}" for name in SIGNATURES)}
     kept = {renames(member): entry for member, entry in archive.entries.items() if member not in dropped}
     said = read_rows(archive.read(old_record) or b"")
     rows: list[Row] = []
     # The dist-info folder goes last: whoever wants only the metadata reads the end of the file.
-    folder = f"{renames.new_info}/"
+    folder = f"{renames.new_dist_info}/"
     for name in sorted({*kept, *content}, key=lambda name: (name.startswith(folder), name.encode())):
         entry = kept.get(name)
         if name not in content:
