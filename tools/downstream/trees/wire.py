@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 AGENT = "sm120-overlay"
 TIMEOUT = 15.0  # seconds, pip's default
 CHUNK = 1 << 16  # bytes
+POOL = 8  # connections kept alive per host
 
 _RETRIED = (429, 500, 502, 503, 504)
 _T = TypeVar("_T")
@@ -120,26 +121,30 @@ class Wire:
             self.fetched += amount
 
     def _connected(self) -> requests.Session:
-        if self._session is None:
-            import requests
-            from requests.adapters import HTTPAdapter
-            from urllib3.util import Retry
+        with self._lock:
+            if self._session is None:
+                self._session = self._made()
+            return self._session
 
-            session = requests.Session()
-            retry = Retry(
-                total=self._retries,
-                backoff_factor=self._backoff,
-                status_forcelist=_RETRIED,
-                allowed_methods={"GET"},
-                raise_on_status=False,
-                respect_retry_after_header=False,  # it may say an hour; a person is waiting
-            )
-            for scheme in ("https://", "http://"):
-                session.mount(scheme, HTTPAdapter(max_retries=retry))
-            session.headers["User-Agent"] = AGENT
-            session.cert = self._pip.client_certificate or None
-            self._session = session
-        return self._session
+    def _made(self) -> requests.Session:
+        import requests
+        from requests.adapters import HTTPAdapter
+        from urllib3.util import Retry
+
+        session = requests.Session()
+        retry = Retry(
+            total=self._retries,
+            backoff_factor=self._backoff,
+            status_forcelist=_RETRIED,
+            allowed_methods={"GET"},
+            raise_on_status=False,
+            respect_retry_after_header=False,  # it may say an hour; a person is waiting
+        )
+        for scheme in ("https://", "http://"):
+            session.mount(scheme, HTTPAdapter(max_retries=retry, pool_maxsize=POOL))
+        session.headers["User-Agent"] = AGENT
+        session.cert = self._pip.client_certificate or None
+        return session
 
     def _verify(self, url: str) -> bool | str | None:
         host = _host(url)
