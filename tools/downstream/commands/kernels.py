@@ -157,7 +157,7 @@ def _tell_fast(options: argparse.Namespace, tree: PatchedTree, reach: Touched, p
     print(
         f"{tree.base.name}: {len(reach.units)} of {len(reach.units) + len(reach.other)} touched units read;"
         f" without the series {len(proof.dead)} faults on the targets, with it"
-        f" {len(proof.findings)}; {'equal text, equal code' if proof.holds else 'the proof fails'}"
+        f" {len(proof.findings)}; {'what was read holds' if proof.holds else 'the proof fails'}"
     )
     return OK if proof.holds else FINDINGS
 

@@ -39,6 +39,7 @@ def add_commands(commands: Any) -> None:
     build.add_argument("--launcher", choices=LAUNCHERS, help="put this compiler cache before nvcc")
     build.add_argument("--wheel", type=Path, metavar="FILE", help="the patched FlashInfer (default: it is built)")
     build.add_argument("--torch", metavar="SPEC", help="the torch of the build environment, for pip")
+    build.add_argument("--python", type=Path, metavar="FILE", help="an interpreter that is one already: none is made")
     build.add_argument("--may-be-empty", action="append", default=[], metavar="MODULE", help=argparse.SUPPRESS)
     build.add_argument("--out", type=Path, metavar="DIR", help="default: dist/<line>")
     build.add_argument("--cuda-home", type=Path, metavar="DIR", help="a CUDA 13.0 toolkit, not the pinned one")
@@ -73,7 +74,9 @@ def _build(options: argparse.Namespace) -> int:
     bar = progress(quiet=options.quiet)
     toolchain = toolchain_of(options)
     cache = default_folder()
-    python = interpreter(options.root, cache, torch=options.torch or TORCH, offline=options.offline, progress=bar)
+    python = options.python or interpreter(
+        options.root, cache, torch=options.torch or TORCH, offline=options.offline, progress=bar
+    )
     with tempfile.TemporaryDirectory(prefix="kernels-build-") as name:
         wheel = options.wheel or _patched_wheel(options, line, Path(name))
         place = out / f"kernels-{shard.index}-of-{shard.count}" if shard.count > 1 else Path(name) / "modules"

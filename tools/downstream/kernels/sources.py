@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -133,7 +134,10 @@ class Touched:
     def unproved(self) -> tuple[str, ...]:
         """What a proof over ``units`` says nothing about, in words."""
         return (
-            *(f"{path}: its module's flags are not known here" for path in self.other),
+            *(
+                f"{folder}: {count} units: their module's flags are not known here"
+                for folder, count in sorted(Counter(map(posixpath.dirname, self.other)).items())
+            ),
             *(f"{path}: no source of the release includes it" for path in self.idle),
             *(f"{path}: a generator; flags it adds to other modules are not compiled here" for path in self.flags),
         )
