@@ -340,6 +340,25 @@ def test_export_refuses_what_would_lose_work(
         one.export()
 
 
+def test_git_am_takes_what_is_exported(desk: Callable[..., Desk]) -> None:
+    one = desk()
+    one.checkout()
+    one.commit("new.c", b"new\n", "--message", "Add a new file\n\nWithout it: nothing.")
+    one.commit("f.c", lines(n10="zehn", n30="thirty"), "--message", "Speak German")
+    one.write(one.export())
+    wanted = one.git("rev-parse", "HEAD^{tree}")
+    one.git("checkout", "--quiet", "release")
+    one.git("am", "--quiet", "--keep-cr", *(str(one.series.path(entry)) for entry in one.series))
+    assert one.git("rev-parse", "HEAD^{tree}") == wanted
+    assert one.git("log", "--format=%an|%s", "-5").splitlines() == [
+        "Me|Speak German",
+        "Me|Add a new file",
+        "A Person|third: kinds",
+        "A Person|second: change thirty",
+        "A Person|first: change ten",
+    ]
+
+
 def test_a_merge_is_refused(desk: Callable[..., Desk]) -> None:
     one = desk()
     one.checkout()

@@ -260,7 +260,9 @@ def _author(root: Path) -> str:
     from git.cmd import Git
 
     status, out, _ = Git(str(root)).execute(
-        ["git", "var", "GIT_AUTHOR_IDENT"], with_extended_output=True, with_exceptions=False
+        ["git", "-c", "user.useConfigOnly=true", "var", "GIT_AUTHOR_IDENT"],
+        with_extended_output=True,
+        with_exceptions=False,
     )
     return str(out).rsplit(" ", 2)[0] if status == 0 else ""
 
