@@ -6,25 +6,44 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from downstream.patches.text import Patch
 from downstream.placing.push import push
-from downstream.placing.verdict import HunkStatus, PatchResult
+from downstream.placing.verdict import FileResult, HunkResult, HunkStatus, PatchResult
 from downstream.trees.session import Session
 from downstream.trees.tree import Tree
 
-RULES = 2  # raised when placement changes its mind about something: kept verdicts are then worked out anew
+RULES = 4  # raised when placement changes its mind about something: kept verdicts are then worked out anew
 
 Place = tuple[str, int, int]  # patch, index of its file patch, hunk number (0: a file patch without hunks)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What a release does to one hunk, as much of it as a walk over many releases needs."""
+    """What a release does to one hunk, as much of it as a walk over many releases shows."""
 
     status: HunkStatus
-    line: int | None = None
+    line: int | None = None  # where it lands, 1-based
+    offset: int | None = None
     reason: str = ""
+    review: str | None = None
+    candidates: tuple[int, ...] = ()
+    found: tuple[tuple[int, bytes], ...] = ()  # the upstream lines in the way
+
+    @classmethod
+    def of(cls, result: HunkResult | FileResult) -> Verdict:
+        if isinstance(result, FileResult):
+            return cls(status=result.status, reason=result.reason)
+        return cls(
+            status=result.status,
+            line=result.line,
+            offset=result.offset,
+            reason=result.reason,
+            review=result.review,
+            candidates=result.candidates,
+            found=result.found,
+        )
 
 
 Verdicts = dict[Place, Verdict]
@@ -46,11 +65,9 @@ def judged(patches: Sequence[Patch], base: Tree, new: Tree, session: Session) ->
     name = f"verdicts/{_key(patches, base, new)}.json"
     kept = session.cache.read(name)
     if kept is not None:
-        return {
-            (patch, file, hunk): Verdict(HunkStatus(s), at, why) for patch, file, hunk, s, at, why in json.loads(kept)
-        }
+        return {(patch, file, hunk): _read(row) for patch, file, hunk, row in json.loads(kept)}
     found = verdicts_of(push(patches, new, base=base).results)
-    rows = [[*place, verdict.status.value, verdict.line, verdict.reason] for place, verdict in found.items()]
+    rows = [[*place, _written(verdict)] for place, verdict in found.items()]
     session.cache.write(name, json.dumps(rows, separators=(",", ":")).encode())
     return found
 
@@ -64,9 +81,35 @@ def _verdicts(results: Sequence[PatchResult]) -> Iterator[tuple[Place, Verdict]]
     for result in results:
         for index, file in enumerate(result.files):
             for hunk in file.hunks:
-                yield (result.patch, index, hunk.number), Verdict(hunk.status, hunk.line, hunk.reason)
+                yield (result.patch, index, hunk.number), Verdict.of(hunk)
             if not file.hunks:
-                yield (result.patch, index, 0), Verdict(file.status, None, file.reason)
+                yield (result.patch, index, 0), Verdict.of(file)
+
+
+def _written(verdict: Verdict) -> list[Any]:
+    found = [[line, text.decode("latin-1")] for line, text in verdict.found]
+    return [
+        verdict.status.value,
+        verdict.line,
+        verdict.offset,
+        verdict.reason,
+        verdict.review,
+        verdict.candidates,
+        found,
+    ]
+
+
+def _read(row: list[Any]) -> Verdict:
+    status, line, offset, reason, review, candidates, found = row
+    return Verdict(
+        status=HunkStatus(status),
+        line=line,
+        offset=offset,
+        reason=reason,
+        review=review,
+        candidates=tuple(candidates),
+        found=tuple((number, text.encode("latin-1")) for number, text in found),
+    )
 
 
 def _key(patches: Sequence[Patch], base: Tree, new: Tree) -> str:
@@ -78,9 +121,9 @@ def _key(patches: Sequence[Patch], base: Tree, new: Tree) -> str:
     for tree in (base, new):
         gone = False
         for path in touched(patches):
-            content_or_none = tree.read(path)
-            gone = gone or content_or_none is None
-            state = b"-" if content_or_none is None else hashlib.sha256(content_or_none).digest()
+            found = tree.read(path)
+            gone = gone or found is None
+            state = b"-" if found is None else hashlib.sha256(found).digest()
             digest.update(path.encode("utf-8", "surrogateescape") + b"\0%o" % (tree.mode(path) or 0) + state)
         if gone:
             # Where a file is gone, the verdict depends on which other files there are.
