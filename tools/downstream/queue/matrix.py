@@ -94,7 +94,7 @@ def _distance(version: Version, pin: Version, columns: Sequence[tuple[Version, V
 
 
 def chosen(releases: Sequence[Release], pin: Version, asked: SpecifierSet | None, *, pre: bool) -> tuple[Release, ...]:
-    """Return the releases to judge: what *asked* admits, else from two before the pin on; a yanked one only if pinned."""
+    """Return the releases to judge: what *asked* admits, else from two before the pin on; yanked ones if pinned."""
     usable = [
         release
         for release in releases
