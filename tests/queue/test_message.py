@@ -14,8 +14,8 @@ from downstream.queue.message import file_name, header_of, mailbox, message_of, 
 TODAY = datetime.date(2026, 11, 30)
 LINES = st.sampled_from(
     """Subject: one|Description: two| folded| .||From: A <a@b>|Author: C|Forwarded: no|Origin: x: y|Bug: 1|Bug-Debian: 2
-|Last-Update: 2026-01-01|# hash|prose|Note: prose|  indented|- list|---|Signed-off-by: A <a@b>|\tTAB|trailing  
-|X-Own: field|(cherry picked from commit 1234567)|é""".replace("\n", "").split("|")
+|Last-Update: 2026-01-01|# hash|prose|Note: prose|  indented|- list|---|Signed-off-by: A <a@b>|\tTAB
+|trailing  |X-Own: field|(cherry picked from commit 1234567)|é""".replace("\n", "").split("|")
 )
 
 
