@@ -94,24 +94,24 @@ class Archive:
         return RefusedError(self.name, [Violation(member=member, rule=rule, detail=detail)])
 
     def _directory(self) -> list[Entry]:
-        at, count = self._end()
+        begin, count = self._end()
+        raw, at = bytes(self._view[begin:]), 0
         entries: list[Entry] = []
         names: list[str] = []
         violations: list[Violation] = []
-        view = self._view
         for _ in range(count):
             try:
                 (mark, _, system, _, _, flags, method, _, _, crc, compressed, size, name_length, extra_length,
-                 comment_length, _, _, attributes, offset) = CENTRAL.unpack_from(view, at)  # fmt: skip
+                 comment_length, _, _, attributes, offset) = CENTRAL.unpack_from(raw, at)  # fmt: skip
             except struct.error as exc:
                 raise self._refuse("", Rule.NOT_A_ZIP, "its directory is cut short") from exc
             if mark != CENTRAL_MARK:
                 raise self._refuse("", Rule.NOT_A_ZIP, "its directory holds something else than file headers")
             at += CENTRAL.size
-            name = _decoded(bytes(view[at : at + name_length]), flags)
+            name = _decoded(raw[at : at + name_length], flags)
             names.append(name)
             if ZIP64_FROM in (size, compressed, offset):
-                extra = bytes(view[at + name_length : at + name_length + extra_length])
+                extra = raw[at + name_length : at + name_length + extra_length]
                 size, compressed, offset = self._wide(name, extra, size, compressed, offset)
             at += name_length + extra_length + comment_length
             mode = attributes >> 16 if system == UNIX else 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -133,9 +133,7 @@ def _write(
     kept = {renames(member): entry for member, entry in archive.entries.items() if member not in dropped}
     said = read_rows(archive.read(old_record) or b"")
     rows: list[Row] = []
-    # The dist-info folder goes last: whoever wants only the metadata reads the end of the file.
-    folder = f"{renames.new_dist_info}/"
-    for name in sorted({*kept, *content}, key=lambda name: (name.startswith(folder), name.encode())):
+    for name in _ordered({*kept, *content}, f"{renames.new_dist_info}/"):
         entry = kept.get(name)
         if name not in content:
             assert entry is not None
@@ -150,3 +148,10 @@ def _write(
             rows.append(row(name, [text]))
     out.store(record, write_rows(rows, record))
     out.finish()
+
+
+def _ordered(names: Iterable[str], dist_info: str) -> list[str]:
+    """Return *names* sorted, *dist_info* last: whoever wants only the metadata reads the end of the file."""
+    ordered = sorted(names)
+    last = [name for name in ordered if name.startswith(dist_info)]
+    return [name for name in ordered if not name.startswith(dist_info)] + last

@@ -12,7 +12,7 @@ from downstream.errors import WheelError
 
 SIGNATURES = ("RECORD.jws", "RECORD.p7s")  # they sign a RECORD that is no more
 _NATIVE = re.compile(r"\.(?:so(?:\.\d+)*|pyd|dylib)$", re.IGNORECASE)
-_PLAIN = re.compile(r"(?:[A-Za-z0-9_-][A-Za-z0-9_.+-]*/)*[A-Za-z0-9_-][A-Za-z0-9_.+-]*")  # breaks no rule of paths
+_PLAIN = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.+-/\n"
 _DRIVE = re.compile(r"^[A-Za-z]:")
 
 
@@ -80,15 +80,37 @@ class RefusedError(WheelError):
         self.violations = tuple(violations)
 
 
-def name_violations(names: Iterable[str]) -> Iterator[Violation]:
+def name_violations(names: Sequence[str]) -> Iterator[Violation]:
     """Yield what is wrong with the *names* of an archive's members, folders (ending in ``/``) included."""
+    if not _plain(names):
+        yield from _each_name_violations(names)
+
+
+def _plain(names: Sequence[str]) -> bool:
+    """Whether no rule of names can be broken: true for almost every wheel, and told much faster than one by one."""
+    text = "\n".join(("", *names, ""))
+    folders = {name.rpartition("/")[0] for name in names}
+    for folder in list(folders):
+        parent = folder.rpartition("/")[0]
+        while parent not in folders:
+            folders.add(parent)
+            parent = parent.rpartition("/")[0]
+    return (
+        text.isascii()
+        and not text.encode().translate(None, _PLAIN)
+        and not any(odd in text for odd in ("//", "/.", "\n.", "\n/", "/\n", "\n\n"))
+        and len(names) == len(set(text.casefold().split("\n"))) - 1
+        and folders.isdisjoint(names)
+    )
+
+
+def _each_name_violations(names: Sequence[str]) -> Iterator[Violation]:
     seen: set[str] = set()
     folded: dict[str, str] = {}
     folders = {""}
     files: list[str] = []
     for name in names:
-        if not _PLAIN.fullmatch(name):
-            yield from _path_violations(name)
+        yield from _path_violations(name)
         if name in seen:
             yield Violation(member=name, rule=Rule.DUPLICATE, detail="stands in the archive more than once")
             continue

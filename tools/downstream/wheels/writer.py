@@ -40,7 +40,7 @@ EPOCH = 315_532_800  # 1980-01-01, where zip's calendar begins
 _LAST = 4_354_819_198  # 2107-12-31 23:59:58, where it ends
 _COUNT_LIMIT = 0xFFFF
 _CLASSIC, _ZIP64 = 20, 45  # "version needed to extract"
-_PIECE = 1 << 23
+_BATCH = 1 << 20  # bytes
 
 
 def timestamp(text: str | None) -> int:
@@ -66,7 +66,9 @@ class ArchiveWriter:
     """
 
     def __init__(self, stream: BinaryIO, *, epoch: int, zip64_from: int = ZIP64_FROM) -> None:
-        self._write = stream.write
+        self._stream = stream
+        self._pending: list[bytes | memoryview] = []
+        self._pending_size = 0
         when = datetime.fromtimestamp(epoch, tz=UTC)
         self._time = when.hour << 11 | when.minute << 5 | when.second // 2
         self._date = (when.year - 1980) << 9 | when.month << 5 | when.day
@@ -77,25 +79,17 @@ class ArchiveWriter:
     def copy(self, entry: Entry, name: str, raw: memoryview) -> None:
         """Write *entry* of another archive as *name*; *raw* is its content as compressed there."""
         self._begin(name, entry.mode, entry.method, entry.crc, entry.compressed, entry.size)
-        if len(raw) <= _PIECE:
-            self._write(raw)
-        else:
-            for at in range(0, len(raw), _PIECE):
-                self._write(raw[at : at + _PIECE])
-        self._at += len(raw)
+        self._write(raw)
 
     def store(self, name: str, content: bytes, *, mode: int = 0o644) -> None:
         """Write a member uncompressed."""
         size = len(content)
         self._begin(name, mode, STORED, zlib.crc32(content), size, size)
         self._write(content)
-        self._at += size
 
     def finish(self) -> None:
         begin, count = self._at, len(self._directory)
-        for header in self._directory:
-            self._write(header)
-            self._at += len(header)
+        self._write(b"".join(self._directory))
         size, end64 = self._at - begin, self._at
         if count >= _COUNT_LIMIT or size >= self._limit or begin >= self._limit:
             self._write(
@@ -104,6 +98,24 @@ class ArchiveWriter:
             self._write(END64_AT.pack(END64_AT_MARK, 0, end64, 1))
             count, size, begin = _COUNT_LIMIT, ZIP64_FROM, ZIP64_FROM
         self._write(END.pack(END_MARK, 0, 0, count, count, size, begin, 0))
+        self._flush()
+
+    def _write(self, content: bytes | memoryview) -> None:
+        self._pending.append(content)
+        self._at += len(content)
+        self._pending_size += len(content)
+        if self._pending_size >= _BATCH:
+            self._flush()
+
+    def _flush(self) -> None:
+        # Members are small, and a write each would take longer than the copying.
+        if self._pending_size < 2 * _BATCH:
+            self._stream.write(b"".join(self._pending))
+        else:
+            for content in self._pending:
+                self._stream.write(content)
+        self._pending.clear()
+        self._pending_size = 0
 
     def _begin(self, text: str, mode: int, method: int, crc: int, compressed: int, size: int) -> None:
         """Write the local header of a member and note its directory header."""
@@ -132,7 +144,6 @@ class ArchiveWriter:
         )
         # fmt: on
         self._write(header)
-        self._at += len(header)
 
 
 @contextmanager
@@ -141,7 +152,7 @@ def whole(target: Path) -> Iterator[BinaryIO]:
     partial = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("wb", buffering=1 << 20) as stream:
+        with partial.open("wb") as stream:
             yield stream
         partial.replace(target)
     except OSError as exc:
