@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from downstream.arches import Target
+from downstream.arches import ComputeCapability, Target
 from downstream.guards.model import Question, Verdict
 from downstream.guards.values import Value
+
+# Where a host or Python gate must make a difference to be one.
+RANGE = tuple(
+    ComputeCapability(*pair) for pair in ((8, 0), (8, 9), (9, 0), (10, 0), (10, 3), (11, 0), (12, 0), (12, 1))
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,3 +77,9 @@ def assess(state: Callable[[Target], Value], question: Question, *, inverted: bo
         or any(values[target].truth is True for _, targets in question.rounds for target in targets),
         unknown=tuple(sorted(names)),
     )
+
+
+def suspicion(assessment: Assessment) -> str:
+    """What makes an exclusion suspect for which nothing speaks."""
+    majors = {target.capability.major for target in assessment.admits}
+    return "admits both SM90 and SM100" if {9, 10} <= majors else "uses nothing that SM12x lacks"

@@ -116,6 +116,12 @@ def _blank(found: re.Match[str]) -> str:
     return _INK.sub(" ", text) if text.startswith(("//", "/*")) else text
 
 
+def code_only(text: str) -> str:
+    """*text* with comments, strings and directives blanked out, character for character."""
+    bare = _COMMENT_OR_STRING.sub(lambda found: _INK.sub(" ", found.group()), text)
+    return _DIRECTIVE.sub(lambda found: _INK.sub(" ", found.group()), bare)
+
+
 def covers_body(lines: Sequence[str], function: Function, first: int, last: int) -> bool:
     """Whether nothing but directives stands in the body outside lines *first* to *last*.
 

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from downstream.arches import Target
 from downstream.guards import hardware
-from downstream.guards.assessment import Assessment, assess
+from downstream.guards.assessment import Assessment, assess, suspicion
 from downstream.guards.context import Function, available, covers_body, enclosing, functions, without_comments
 from downstream.guards.definitions import Definitions, decode
 from downstream.guards.directives import Branch, Chain
@@ -118,7 +118,7 @@ class CudaFile:
         named = self._names_its_architecture(branch, assessment)
         if named:
             return Class.HARDWARE, effect, named
-        return Class.SUSPECT, effect, _suspicion(assessment)
+        return Class.SUSPECT, effect, suspicion(assessment)
 
     def _already_excluded(self, branch: Branch, assessment: Assessment) -> Guard | None:
         """The guard around *branch* that excludes the same targets by itself, or None."""
@@ -228,10 +228,3 @@ def _nested(branch: Branch) -> Iterable[Branch]:
             for inner in item.branches:
                 yield inner
                 yield from _nested(inner)
-
-
-def _suspicion(assessment: Assessment) -> str:
-    majors = {target.capability.major for target in assessment.admits}
-    if {9, 10} <= majors:
-        return "admits both SM90 and SM100"
-    return "uses nothing that SM12x lacks"

@@ -108,8 +108,8 @@ class Definitions:
         return known
 
     @property
-    def circles(self) -> int:
-        return self._cut
+    def texts(self) -> Mapping[str, bytes]:
+        return self._texts
 
     def _profile(self, path: str) -> tuple[tuple[str, ...], frozenset[str]]:
         if path not in self._profiles:

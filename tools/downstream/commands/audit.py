@@ -1,0 +1,258 @@
+"""tools/audit.py: every place that shuts SM120 out, and who has looked at it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from downstream.arches import parse_targets
+from downstream.cli import FINDINGS, OK, add_common_options, colour_wanted, parser
+from downstream.errors import UsageError
+from downstream.guards.audit import Scope, audit
+from downstream.guards.coverage import Covered, with_series, without_series
+from downstream.guards.difference import difference
+from downstream.guards.ledger import FILE, Ledger
+from downstream.guards.ledger import load as load_ledger
+from downstream.guards.macros import parse_toolkit
+from downstream.guards.model import Audit, Question
+from downstream.pins import Pin, Pins, Upstream, load
+from downstream.progress import Progress
+from downstream.report.terminal import progress
+from downstream.trees.cache import default_folder
+from downstream.trees.layout import IDENTITY
+from downstream.trees.session import Session
+from downstream.trees.tree import Tree
+
+DESCRIPTION = """\
+Every guard that admits some GPU architectures and not the target: preprocessor conditions, host C++,
+Python gates. Without a scope: the patched releases of the first line, held against their ledgers.
+Exit code 1: somebody has to look at a guard."""
+EPILOG = """\
+commands:
+  tools/audit.py review     add entries to a ledger, or prune it (review --help)
+  tools/audit.py bundle     one self-contained file for a host that has only Python (bundle --help)
+
+examples:
+  tools/audit.py --upstream flashinfer
+  tools/audit.py --tree flashinfer_python-0.6.3-py3-none-any.whl --paths 'include/*' --json
+  tools/audit.py --diff 0.6.3 0.7.2 --upstream flashinfer
+  tools/audit.py --reference sm_120 --target sm_121"""
+REFERENCES = "sm_90,sm_100,sm_103"
+TARGETS = "sm_120,sm_121"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["review"]:
+        from downstream.commands import audit_review
+
+        return audit_review.main(words[1:])
+    if words[:1] == ["bundle"]:
+        from downstream.commands import audit_bundle
+
+        return audit_bundle.main(words[1:])
+    options = build_parser().parse_args(words)
+    _one_format(options)
+    pins = load(options.root)
+    bar = progress(quiet=options.quiet)
+    with Session(default_folder(), offline=options.offline, progress=bar) as session:
+        if options.diff:
+            return _difference(options, pins, session, bar)
+        reports = _reports(options, pins, session, bar)
+    _emit(reports, options)
+    return OK if all(covered.fine for _, covered in reports) else FINDINGS
+
+
+def build_parser() -> argparse.ArgumentParser:
+    options = parser("audit", DESCRIPTION)
+    options.epilog = EPILOG
+    add_scope(options)
+    options.add_argument("--all", action="store_true", help="guards that are no findings, too")
+    options.add_argument("--markdown", action="store_true", help="the answer as Markdown, fit for a pull request")
+    options.add_argument("--sarif", action="store_true", help="the answer as SARIF 2.1.0, for code scanning")
+    add_common_options(options)
+    return options
+
+
+def add_scope(options: argparse.ArgumentParser) -> None:
+    """What to audit, and for which architectures: shared with ``review``."""
+    scope = options.add_argument_group("scope")
+    scope.add_argument("--line", metavar="LINE", help="a line's patched releases (default: the first of VERSIONS.toml)")
+    scope.add_argument("--upstream", metavar="NAME", action="append", help="only this one (may be repeated)")
+    scope.add_argument("--tree", metavar="TREE", help="a folder, archive, wheel or git:REPO@REV, as it is")
+    scope.add_argument("--installed", action="store_true", help="what this environment has installed")
+    scope.add_argument("--python", type=Path, metavar="PATH", help="with --installed: that interpreter's environment")
+    scope.add_argument("--diff", nargs=2, metavar=("OLD", "NEW"), help="two releases (0.6.3) or trees: what changed")
+    scope.add_argument("--paths", metavar="GLOB", action="append", default=[], help="only these repository paths")
+    scope.add_argument("--third-party", action="store_true", help="judge bundled third-party code, too")
+    scope.add_argument("--ledger", type=Path, metavar="FILE", help="hold --tree or --installed against this ledger")
+    asked = options.add_argument_group("architectures")
+    asked.add_argument("--reference", metavar="ARCH,…", help=f"default: {REFERENCES}")
+    asked.add_argument("--target", metavar="ARCH,…", help=f"default: {TARGETS}")
+    asked.add_argument("--toolkit", metavar="X.Y", default="13.0", help="the CUDA version macros (default: 13.0)")
+    asked.add_argument("-D", metavar="NAME[=VALUE]", action="append", default=[], dest="defines", help="a build flag")
+
+
+def scope_of(options: argparse.Namespace, upstream: Upstream | None) -> Scope:
+    """The audit's scope as *options* ask for it."""
+    given = options.reference or options.target
+    question = Question(
+        references=parse_targets(options.reference or REFERENCES),
+        targets=parse_targets(options.target or TARGETS),
+        # Plain targets stand for their suffixed builds, too, unless somebody names what to ask.
+        variants=not given,
+    )
+    if not question.references or not question.targets:
+        raise UsageError("--reference and --target", "need an architecture each", "write --target sm_120")
+    defines = {name: value or "1" for name, _, value in (word.partition("=") for word in options.defines)}
+    return Scope(
+        question=question,
+        layout=upstream.layout if upstream else IDENTITY,
+        paths=tuple(options.paths),
+        third_party=options.third_party,
+        toolkit=parse_toolkit(options.toolkit),
+        defines=defines,
+    )
+
+
+def _one_format(options: argparse.Namespace) -> None:
+    asked = [f"--{name}" for name in ("json", "markdown", "sarif") if getattr(options, name)]
+    if len(asked) > 1:
+        raise UsageError(" ".join(asked), "stdout holds one format", "choose one of them")
+    scopes = [name for name in ("tree", "installed", "diff") if getattr(options, name)]
+    if len(scopes) > 1:
+        raise UsageError(" ".join(f"--{name}" for name in scopes), "are different scopes", "choose one of them")
+    if options.python and not options.installed:
+        raise UsageError("--python", "says whose environment", "add --installed")
+
+
+def _reports(options: argparse.Namespace, pins: Pins, session: Session, bar: Progress) -> list[tuple[str, Covered]]:
+    if options.tree:
+        upstream = _meant(options, pins, options.tree)
+        tree = _opened(options.tree, upstream, session)
+        found = audit(tree, scope_of(options, upstream), progress=bar)
+        return [(upstream.name if upstream else "", without_series(found, _foreign_ledger(options, pins, upstream)))]
+    if options.installed:
+        return [_installed(options, pins, pins.upstreams[name], bar) for name in options.upstream or pins.upstreams]
+    return [(pin.upstream.name, covered(options, pins, pin, session, bar)) for pin in chosen(options, pins)]
+
+
+def chosen(options: argparse.Namespace, pins: Pins) -> list[Pin]:
+    """The pins that --line and --upstream name."""
+    line = pins.line(options.line or next(iter(pins.lines)))
+    return [pins.pin(line.name, name) for name in options.upstream or line.pins]
+
+
+def covered(options: argparse.Namespace, pins: Pins, pin: Pin, session: Session, bar: Progress) -> Covered:
+    """The audit of a pin's patched tree, held against its ledger."""
+    from downstream.patched import build
+
+    tree = build(pins, pin, session)
+    ledger = load_ledger(pins.series_folder(pin) / FILE)
+    return with_series(tree, scope_of(options, pin.upstream), ledger, progress=bar)
+
+
+def _installed(options: argparse.Namespace, pins: Pins, upstream: Upstream, bar: Progress) -> tuple[str, Covered]:
+    from downstream.trees.open import open_installed
+
+    found = audit(open_installed(upstream, options.python), scope_of(options, upstream), progress=bar)
+    return upstream.name, without_series(found, _foreign_ledger(options, pins, upstream))
+
+
+def _foreign_ledger(options: argparse.Namespace, pins: Pins, upstream: Upstream | None) -> Ledger:
+    """The ledger for a tree of unknown origin: none, unless --ledger or --line names one."""
+    if options.ledger:
+        return load_ledger(options.ledger)
+    if options.line and upstream:
+        return load_ledger(pins.series_folder(pins.pin(options.line, upstream.name)) / FILE)
+    return Ledger(path=Path(FILE))
+
+
+def _meant(options: argparse.Namespace, pins: Pins, tree: str) -> Upstream | None:
+    """The upstream of a tree: as named, else as its file or folder says."""
+    if options.upstream:
+        if options.upstream[0] not in pins.upstreams:
+            raise UsageError(options.upstream[0], "is no upstream", f"choose one of: {', '.join(pins.upstreams)}")
+        return pins.upstreams[options.upstream[0]]
+    name = Path(tree).name.lower().replace("-", "_")
+    folder = Path(tree)
+    for upstream in pins.upstreams.values():
+        package = upstream.package.replace("-", "_")
+        if name.startswith(f"{package}_") or any(folder.glob(f"{package}-*.dist-info")):
+            return upstream
+    return None
+
+
+def _opened(text: str, upstream: Upstream | None, session: Session) -> Tree:
+    from downstream.trees.open import open_spec
+
+    return open_spec(text, layout=upstream.layout if upstream else IDENTITY, session=session)
+
+
+def _difference(options: argparse.Namespace, pins: Pins, session: Session, bar: Progress) -> int:
+    if options.sarif:
+        raise UsageError("--sarif", "is no format of --diff", "choose --json or --markdown")
+    old, new = (_side(text, options, pins, session, bar) for text in options.diff)
+    found = difference(old, new, everything=options.all)
+    fine = not found.appeared
+    if options.json:
+        from downstream.report.audit_json import render_difference as as_json
+
+        print(as_json(found, ok=fine), end="")
+    elif options.markdown:
+        from downstream.report.audit_markdown import render_difference as as_markdown
+
+        print(as_markdown(found), end="")
+    else:
+        from downstream.report.audit_text import render_difference as as_text
+
+        colour = colour_wanted(options.color, sys.stdout)
+        print(as_text(found, colour=colour, verbose=options.verbose), end="")
+    return OK if fine else FINDINGS
+
+
+def _side(text: str, options: argparse.Namespace, pins: Pins, session: Session, bar: Progress) -> Audit:
+    """One side of --diff: a tree where there is one of that name, else a published version."""
+    from packaging.version import InvalidVersion, Version
+
+    from downstream.trees.open import open_release
+
+    if text.startswith("git:") or Path(text).exists():
+        upstream = _meant(options, pins, text)
+        return audit(_opened(text, upstream, session), scope_of(options, upstream), progress=bar)
+    try:
+        version = Version(text.removeprefix("v"))
+    except InvalidVersion:
+        raise UsageError(text, "is neither a tree nor a version", "write 0.6.3, or a path that exists") from None
+    if not options.upstream:
+        choices = " or ".join(f"--upstream {name}" for name in pins.upstreams)
+        raise UsageError(text, "is a version, but of which upstream?", f"add {choices}")
+    named = _meant(options, pins, text)
+    assert named is not None  # --upstream is given
+    return audit(open_release(named, version, session), scope_of(options, named), progress=bar)
+
+
+def _emit(reports: Sequence[tuple[str, Covered]], options: argparse.Namespace) -> None:
+    if options.json:
+        from downstream.report.audit_json import render as as_json
+
+        print(as_json(reports, everything=options.all), end="")
+    elif options.markdown:
+        from downstream.report.audit_markdown import render as as_markdown
+
+        print(as_markdown(reports), end="")
+    elif options.sarif:
+        from downstream.report.audit_sarif import render as as_sarif
+
+        print(as_sarif(reports), end="")
+    else:
+        from downstream.report.audit_text import render as as_text
+
+        colour = colour_wanted(options.color, sys.stdout)
+        texts = [
+            as_text(found, colour=colour, quiet=options.quiet, verbose=options.verbose, everything=options.all)
+            for _, found in reports
+        ]
+        print("\n".join(text for text in texts if text), end="")

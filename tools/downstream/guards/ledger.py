@@ -1,0 +1,176 @@
+"""guards.toml: which guards somebody has looked at, and why they may stay.
+
+An entry names one guard by its fingerprint, or several by path pattern (and,
+to narrow it, condition, function or kind); then it says how many it covers,
+and a change of that number asks for another look.
+"""
+
+from __future__ import annotations
+
+import datetime
+import fnmatch
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from downstream.errors import GuardError
+from downstream.guards.model import Guard
+
+FILE = "guards.toml"
+SCHEMA = 1
+_TEXTS = ("reason", "hardware", "reviewer", "where", "fingerprint", "condition", "function", "kind")
+_NEEDED = ("reason", "reviewer", "date")
+HEAD = """\
+# Guards that were looked at and may stay, each with its reason. tools/audit.py holds the patched
+# release against it; `tools/audit.py review` adds entries, `review --prune` drops those whose guard is gone.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One judgement. Either *fingerprint* or *paths* says about which guards."""
+
+    reason: str
+    reviewer: str
+    date: datetime.date
+    hardware: str = ""  # the fact about SM12x that it rests on, where there is one
+    fingerprint: str = ""
+    where: str = ""  # for the reader: path:line and condition, as they were
+    paths: tuple[str, ...] = ()
+    condition: str = ""
+    function: str = ""
+    kind: str = ""
+    covers: int = 1
+
+    @property
+    def name(self) -> str:
+        return self.fingerprint or ", ".join(self.paths)
+
+    def about(self, guard: Guard) -> bool:
+        """Whether the entry speaks of *guard*."""
+        if self.fingerprint:
+            return self.fingerprint == guard.fingerprint
+        return (
+            any(fnmatch.fnmatchcase(guard.path, pattern) for pattern in self.paths)
+            and (not self.condition or "".join(self.condition.split()) == "".join(guard.condition.split()))
+            and (not self.function or fnmatch.fnmatchcase(guard.function or "", self.function))
+            and (not self.kind or self.kind == guard.kind.value)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """The entries of one guards.toml, in its order."""
+
+    path: Path
+    entries: tuple[Entry, ...] = ()
+
+    def entry(self, guard: Guard) -> Entry | None:
+        """The entry that speaks of *guard*: one for it alone before a pattern."""
+        found = [entry for entry in self.entries if entry.about(guard)]
+        return next((entry for entry in found if entry.fingerprint), found[0] if found else None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """The ledger held against the guards of a tree."""
+
+    covered: Mapping[str, Entry] = field(default_factory=dict)  # by the guard's fingerprint
+    unreviewed: tuple[Guard, ...] = ()
+    gone: tuple[Entry, ...] = ()  # entries whose guard vanished
+    miscounted: tuple[tuple[Entry, int], ...] = ()  # patterns that cover another number than they say
+
+
+def load(path: Path) -> Ledger:
+    """Read a ledger; a missing file is an empty one. Raises GuardError with the entry at fault."""
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return Ledger(path=path)
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
+        raise GuardError(str(path), str(exc)) from exc
+    if raw.get("schema") != SCHEMA:
+        raise GuardError(str(path), f"schema is {raw.get('schema')!r}, this tool reads {SCHEMA}")
+    tables = raw.get("guard", [])
+    if not isinstance(tables, list):
+        raise GuardError(str(path), "[[guard]] must be a list of tables")
+    return Ledger(path=path, entries=tuple(_entry(path, number, table) for number, table in enumerate(tables, 1)))
+
+
+def _entry(path: Path, number: int, table: Any) -> Entry:
+    place = f"{path}: [[guard]] {number}"
+    if not isinstance(table, dict):
+        raise GuardError(place, "is no table")
+    unknown = set(table) - {*_TEXTS, "date", "paths", "covers"}
+    if unknown:
+        raise GuardError(place, f"has unknown fields: {', '.join(sorted(unknown))}")
+    for key in _NEEDED:
+        if not table.get(key):
+            raise GuardError(place, f"lacks '{key}'", "every entry has a reason, a reviewer and a date")
+    for key in _TEXTS:
+        if not isinstance(table.get(key, ""), str):
+            raise GuardError(place, f"'{key}' must be a text")
+    paths, covers = table.get("paths", []), table.get("covers", 1)
+    if not isinstance(table["date"], datetime.date):
+        raise GuardError(place, f"'date' must be a date, it is {table['date']!r}")
+    if not (isinstance(paths, list) and all(isinstance(each, str) for each in paths)):
+        raise GuardError(place, "'paths' must be a list of patterns")
+    if bool(paths) == bool(table.get("fingerprint")):
+        raise GuardError(place, "needs either a fingerprint or paths")
+    if paths and not (isinstance(covers, int) and covers > 0 and "covers" in table):
+        raise GuardError(place, "covers a pattern, so it says how many guards: covers = N")
+    texts = {key: table[key] for key in _TEXTS if key in table}
+    return Entry(**texts, date=table["date"], paths=tuple(paths), covers=covers)
+
+
+def hold(ledger: Ledger, guards: Iterable[Guard]) -> Reading:
+    """Hold *ledger* against the guards that somebody has to have looked at."""
+    covered: dict[str, Entry] = {}
+    unreviewed: list[Guard] = []
+    used: dict[Entry, int] = {}
+    for guard in guards:
+        entry = ledger.entry(guard)
+        if entry is None:
+            unreviewed.append(guard)
+        else:
+            covered[guard.fingerprint] = entry
+            used[entry] = used.get(entry, 0) + 1
+    return Reading(
+        covered=covered,
+        unreviewed=tuple(unreviewed),
+        gone=tuple(entry for entry in ledger.entries if entry not in used),
+        miscounted=tuple((entry, count) for entry, count in used.items() if entry.paths and count != entry.covers),
+    )
+
+
+def written(entries: Sequence[Entry], *, head: str = HEAD) -> str:
+    """A ledger file; the same entries give the same bytes."""
+    parts = [head.rstrip("\n"), f"schema = {SCHEMA}"]
+    for entry in entries:
+        lines = ["", "[[guard]]"]
+        if entry.fingerprint:
+            lines.append(f"fingerprint = {_quoted(entry.fingerprint)}")
+        if entry.where:
+            lines.append(f"where = {_quoted(entry.where)}")
+        if entry.paths:
+            lines.append(f"paths = [{', '.join(map(_quoted, entry.paths))}]")
+        lines += [
+            f"{key} = {_quoted(value)}"
+            for key, value in (("condition", entry.condition), ("function", entry.function), ("kind", entry.kind))
+            if value
+        ]
+        if entry.paths:
+            lines.append(f"covers = {entry.covers}")
+        lines.append(f"reason = {_quoted(entry.reason)}")
+        if entry.hardware:
+            lines.append(f"hardware = {_quoted(entry.hardware)}")
+        lines += [f"reviewer = {_quoted(entry.reviewer)}", f"date = {entry.date.isoformat()}"]
+        parts.append("\n".join(lines))
+    return "\n".join(parts) + "\n"
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    return f'"{escaped}"'

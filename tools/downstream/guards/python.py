@@ -1,0 +1,276 @@
+"""Python gates: what each admits, what it guards, and whether shutting SM12x out is right."""
+
+from __future__ import annotations
+
+import ast
+import posixpath
+import re
+from collections.abc import Sequence
+
+from downstream.arches import ComputeCapability
+from downstream.guards import hardware
+from downstream.guards.abstract import Abstract, Arch, Const, Scope, compare
+from downstream.guards.assessment import RANGE, Assessment, assess, suspicion
+from downstream.guards.gates import Gate, Role, gates
+from downstream.guards.interpreter import Interpreter, called
+from downstream.guards.model import Class, Effect, Guard, Kind, Question, Verdict
+from downstream.guards.predicates import NAMED, PREDICATE, Predicates
+from downstream.guards.values import FALSE, TRUE, Value, unknown
+
+_TALK = frozenset(
+    {"warning", "info", "debug", "warning_once", "info_once", "error", "log", "print", "warn", "exception"}
+)
+
+
+def guards(path: str, question: Question, predicates: Predicates) -> tuple[list[Guard], list[str]]:
+    """The gates of one file that tell architectures apart, and what could not be read."""
+    module = predicates.module(path)
+    if module is None:
+        return [], [f"{path}:1: this Python cannot read it"]
+    lines = module.text.split("\n")
+    found: list[Guard] = []
+    for gate in gates(module.tree, module.text):
+        guard = _Judge(path, lines, gate, question, predicates).guard()
+        if guard is not None:
+            found.append(guard)
+    return found, []
+
+
+class _Judge:
+    """One gate."""
+
+    def __init__(self, path: str, lines: Sequence[str], gate: Gate, question: Question, predicates: Predicates) -> None:
+        self._path = path
+        self._lines = lines
+        self._gate = gate
+        self._question = Question(references=question.references, targets=question.targets, variants=False)
+        self._predicates = predicates
+        self._inverted = gate.role is Role.IF and _refuses(gate.body)
+
+    def guard(self) -> Guard | None:
+        if self._gate.role is Role.COMMENTED:
+            return self._commented()
+        if not self._asks():
+            return None
+        own = [self._own(capability) for capability in RANGE]
+        if len({state.number for state in own}) == 1 and not own[0].names:
+            return None
+        assessment = assess(lambda target: self._state(target.capability), self._question)
+        verdict_class, effect, why = self._judged(assessment)
+        gate = self._gate
+        return Guard(
+            path=self._path,
+            line=gate.line,
+            end_line=gate.end_line,
+            kind=Kind.PYTHON,
+            condition=gate.text,
+            arches=assessment.arches,
+            excluded=assessment.excluded,
+            verdict_class=verdict_class,
+            effect=effect,
+            function=gate.qualified,
+            unknown=assessment.unknown,
+            evidence=why,
+        )
+
+    def _asks(self) -> bool:
+        if self._gate.role in (Role.LIST, Role.DECORATOR, Role.TABLE):
+            return True
+        interpreter = Interpreter(self._predicates, self._path, RANGE[0])
+        interpreter.evaluate(self._gate.node, Scope(assigned=self._gate.assigned))
+        return interpreter.asked
+
+    def _state(self, capability: ComputeCapability) -> Value:
+        """Whether the gate is asked on *capability*, and admits it."""
+        interpreter = Interpreter(self._predicates, self._path, capability)
+        scope = Scope(assigned=self._gate.assigned)
+        if any(interpreter.evaluate(test, scope).truths()[0] == {True} for test in self._gate.earlier):
+            return FALSE
+        return self._own(capability)
+
+    def _own(self, capability: ComputeCapability) -> Value:
+        """Whether the gate by itself admits *capability*: true where it can be passed at all."""
+        interpreter = Interpreter(self._predicates, self._path, capability)
+        gate = self._gate
+        scope = Scope(assigned=gate.assigned)
+        if gate.role in (Role.LIST, Role.DECORATOR, Role.TABLE):
+            return _admitted(
+                compare(ast.In(), Arch(capability), interpreter.evaluate(gate.node, scope)), gate, capability
+            )
+        return _passed(interpreter.evaluate(gate.node, scope), capability, wanted=not self._inverted)
+
+    def _judged(self, assessment: Assessment) -> tuple[Class | None, Effect | None, str]:
+        if not assessment.excluded:
+            if assessment.possibly or (assessment.unknown and _any_unknown(assessment)):
+                return Class.UNKNOWN, self._effect(), f"depends on {', '.join(assessment.unknown)}"
+            over = self._over_inclusive(assessment)
+            return (Class.OVER_INCLUSIVE, Effect.OTHER, over) if over else (None, None, "")
+        effect = self._effect()
+        evidence = self._evidence()
+        if evidence:
+            return Class.HARDWARE, effect, evidence
+        if self._only_names():
+            return Class.SERVED, effect, "names a predicate: every use of it is judged"
+        server = self._server(assessment)
+        if server:
+            return Class.SERVED, Effect.FALLBACK, server
+        return Class.SUSPECT, effect, suspicion(assessment)
+
+    def _effect(self) -> Effect:
+        gate = self._gate
+        if gate.role is Role.LIST:
+            return Effect.BUILD_REFUSED
+        if gate.role is Role.IF and gate.orelse and not self._inverted:
+            return Effect.FALLBACK
+        return Effect.FEATURE_OFF
+
+    def _evidence(self) -> str:
+        """Why the guarded code needs what SM12x lacks: every statement of it has to say so."""
+        gate = self._gate
+        names = [posixpath.basename(self._path), *([gate.qualified] if gate.qualified else [])]
+        if gate.role in (Role.LIST, Role.DECORATOR):
+            if gate.role is Role.LIST and gate.function:
+                names += [text for node in ast.walk(gate.function) for text in _module_name(node)]
+            return hardware.needs(names)
+        if gate.role is Role.TABLE:
+            near = "\n".join(self._lines[max(0, gate.line - 6) : gate.end_line])
+            return hardware.needs([gate.name, near])
+        statements = [statement for statement in gate.body if not _talks(statement)]
+        if gate.role is Role.IF and not self._inverted and statements:
+            found = [hardware.needs([_text(statement)]) for statement in statements]
+            return found[0] if all(found) else hardware.needs(names)
+        if self._inverted or gate.role is Role.ASSERT:
+            return hardware.needs([*names, _text(gate.statement) if gate.statement else ""])
+        return hardware.needs([gate.name, *_other_words(gate), *names])
+
+    def _only_names(self) -> bool:
+        """Whether the gate is the definition of a predicate, or a constant named after one."""
+        gate = self._gate
+        if gate.role is not Role.VALUE:
+            return False
+        named = gate.name or (gate.function.name if gate.function and isinstance(gate.statement, ast.Return) else "")
+        return bool(PREDICATE.match(named) or NAMED.match(named))
+
+    def _server(self, assessment: Assessment) -> str:
+        """The other branch of the chain that the target takes."""
+        gate = self._gate
+        if gate.role is not Role.IF or self._inverted or not gate.orelse:
+            return ""
+        first = gate.orelse[0]
+        if len(gate.orelse) == 1 and isinstance(first, ast.If):
+            scope = Scope(assigned=gate.assigned)
+            for target in assessment.excludes:
+                interpreter = Interpreter(self._predicates, self._path, target.capability)
+                node: ast.stmt = first
+                while isinstance(node, ast.If) and interpreter.evaluate(node.test, scope).truths()[0] == {False}:
+                    if not node.orelse:
+                        return ""
+                    node = node.orelse[0]
+                if _refuses([node]):
+                    return ""
+        elif _refuses(gate.orelse):
+            return ""
+        return f"line {first.lineno} serves the target"
+
+    def _over_inclusive(self, assessment: Assessment) -> str:
+        """SM10x code that SM12x is sent into, by a gate that means one family and admits both."""
+        gate = self._gate
+        at = self._state
+        if at(ComputeCapability(9, 0)).truth is not False or not (at(ComputeCapability(10, 0)).truth):
+            return ""
+        if not any(at(target.capability).truth for target in self._question.targets):
+            return ""
+        guarded = "\n".join(_text(statement) for statement in gate.body) if gate.body and not self._inverted else ""
+        if gate.role in (Role.LIST, Role.DECORATOR) and gate.function:
+            guarded = "\n".join([gate.function.name, *(t for n in ast.walk(gate.function) for t in _module_name(n))])
+        elif gate.role is Role.VALUE or self._inverted or gate.role is Role.ASSERT:
+            guarded = _text(gate.statement) if gate.statement else ""
+        found = hardware.ONLY_SM10X.search(guarded)
+        blackwell = re.search(r"\bis_blackwell\w*", gate.text)
+        if found and not hardware.FOR_SM12X.search(guarded + gate.text):
+            return f"admits SM12x to '{found.group()}', which is for SM10x"
+        if blackwell and not hardware.FOR_SM12X.search(gate.text):
+            return f"'{blackwell.group()}' means SM10x and SM12x alike"
+        return ""
+
+    def _commented(self) -> Guard:
+        gate = self._gate
+        return Guard(
+            path=self._path,
+            line=gate.line,
+            end_line=gate.end_line,
+            kind=Kind.PYTHON,
+            condition=gate.text,
+            arches={str(target): Verdict.INACTIVE for target in self._question.requested},
+            excluded=True,
+            verdict_class=Class.SUSPECT,
+            effect=Effect.FEATURE_OFF,
+            function=gate.qualified,
+            evidence="an entry of an allow-list that is commented out",
+        )
+
+
+def _admitted(result: Abstract, gate: Gate, capability: ComputeCapability) -> Value:
+    if isinstance(result, Const):
+        return TRUE if result.value else FALSE
+    name = next((node.id for node in ast.walk(gate.node) if isinstance(node, ast.Name)), gate.text)
+    return unknown(f"{name} on {capability}", frozenset({name}))
+
+
+def _passed(result: Abstract, capability: ComputeCapability, *, wanted: bool) -> Value:
+    possible, names = result.truths()
+    if wanted not in possible:
+        return FALSE
+    if names and len(possible) > 1:
+        return unknown(f"{', '.join(sorted(names))} on {capability}", names)
+    return TRUE
+
+
+def _any_unknown(assessment: Assessment) -> bool:
+    return Verdict.UNKNOWN in assessment.arches.values()
+
+
+def _refuses(body: Sequence[ast.stmt]) -> bool:
+    """Whether *body* only turns away: it raises, or returns a plain no."""
+    work = [statement for statement in body if not _talks(statement)]
+    if len(work) != 1:
+        return bool(work) and isinstance(work[-1], ast.Raise) and len(work) <= 2
+    last = work[0]
+    if isinstance(last, ast.Raise):
+        return True
+    return isinstance(last, ast.Return) and (
+        last.value is None or (isinstance(last.value, ast.Constant) and not last.value.value)
+    )
+
+
+def _talks(statement: ast.stmt) -> bool:
+    """Imports, log lines, docstrings: they guard nothing."""
+    if isinstance(statement, ast.Import | ast.ImportFrom | ast.Pass):
+        return True
+    if not isinstance(statement, ast.Expr):
+        return False
+    return isinstance(statement.value, ast.Constant) or (
+        isinstance(statement.value, ast.Call) and called(statement.value) in _TALK
+    )
+
+
+def _module_name(node: ast.AST) -> list[str]:
+    """The name that a JIT module is given."""
+    if isinstance(node, ast.Call) and called(node) == "gen_jit_spec" and node.args:
+        return [
+            part.value
+            for part in ast.walk(node.args[0])
+            if isinstance(part, ast.Constant) and isinstance(part.value, str)
+        ]
+    return []
+
+
+def _text(node: ast.AST) -> str:
+    return ast.unparse(node)
+
+
+def _other_words(gate: Gate) -> list[str]:
+    """What stands beside the condition in its statement."""
+    if gate.statement is None or isinstance(gate.statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return []
+    return [_text(gate.statement).replace(_text(gate.node), "")]
