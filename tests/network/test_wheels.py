@@ -24,7 +24,7 @@ from downstream.trees import releases
 from downstream.trees.cache import default_folder
 from downstream.trees.open import wheel_files
 from downstream.trees.session import Session
-from downstream.wheels.build import Built, build, check_pairing
+from downstream.wheels.build import Built, build_line
 from downstream.wheels.manifest import write_beside
 from downstream.wheels.runtime import edit_runtime_version
 from downstream.wheels.writer import EPOCH
@@ -64,12 +64,10 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def built(line: Line, trees: Mapping[str, PatchedTree], session: Session, dist: Path) -> dict[str, Built]:
     """Both wheels of the line, each through the gate, with what stands beside them."""
-    wheels = {}
-    for name, tree in trees.items():
-        (wheels[name],) = build(wheel_files(tree.pin, session), tree, dist, line=line, epoch=EPOCH)
-    check_pairing(wheels.values(), line)
-    write_beside(wheels.values(), dist, line=line, epoch=EPOCH)
-    return wheels
+    jobs = [(tree, wheel_files(tree.pin, session)) for tree in trees.values()]
+    built = build_line(jobs, dist, line=line, epoch=EPOCH)
+    write_beside(built, dist, line=line, epoch=EPOCH)
+    return {one.pin.upstream.name: one for one in built}
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from packaging.version import Version
 from downstream.errors import UsageError, WheelError, WriteError
 from downstream.patched import PatchedTree
 from downstream.pins import Line
-from downstream.wheels.build import build, check_pairing, narrowed
+from downstream.wheels.build import build, build_line, check_pairing, narrowed
 from downstream.wheels.rules import RefusedError
 from downstream.wheels.writer import EPOCH
 
@@ -141,6 +141,25 @@ def test_what_the_gate_refuses_is_not_left_behind(
     line = line_of(wheel)
     with pytest.raises(RefusedError, match=r"METADATA: metadata: .*license"):
         build([wheel], patched(line, wheel), tmp_path / "out", line=line, epoch=EPOCH)
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_packages_that_nothing_ties_leave_no_wheel(
+    published: Callable[..., Any], line_of: LineOf, patched: Patched, tmp_path: Path
+) -> None:
+    wheel = published().write()
+    own = line_of(wheel).pins["attend"]
+    base = published(distribution="rest")
+    base.metadata = base.metadata.replace(b"Name: attend", b"Name: rest")
+    other = base.write()
+    digest = hashlib.sha256(other.read_bytes()).hexdigest()
+    upstream = replace(own.upstream, name="rest", package="rest")
+    rest = replace(own, upstream=upstream, sha256={other.name: digest})
+    line = Line(name="stable", pins={"attend": own, "rest": rest})
+    tree = patched(line, wheel)
+    jobs = [(tree, [wheel]), (replace(tree, pin=rest), [other])]
+    with pytest.raises(WheelError, match="line stable: neither attend nor rest requires the other"):
+        build_line(jobs, tmp_path / "out", line=line, epoch=EPOCH)
     assert list((tmp_path / "out").iterdir()) == []
 
 

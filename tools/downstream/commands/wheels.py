@@ -55,7 +55,7 @@ def _build(options: argparse.Namespace) -> int:
     from downstream.trees.cache import default_folder
     from downstream.trees.open import wheel_files
     from downstream.trees.session import Session
-    from downstream.wheels.build import build, check_pairing, narrowed
+    from downstream.wheels.build import build_line, narrowed
     from downstream.wheels.manifest import write_beside
     from downstream.wheels.writer import timestamp
 
@@ -65,14 +65,13 @@ def _build(options: argparse.Namespace) -> int:
     folder = options.out or Path("dist") / line.name
     wanted = [pins.pin(line.name, name) for name in options.upstream or line.pins]
     bar = progress(quiet=options.quiet)
-    built: list[Built] = []
+    jobs = []
     with Session(default_folder(), offline=options.offline, progress=bar) as session:
         for pin in wanted:
             names = narrowed(pin, python=options.python, platform=options.platform)
             files = wheel_files(replace(pin, sha256={name: pin.sha256[name] for name in names}), session)
-            tree = patched_tree(pins, pin, session)
-            built += build(files, tree, folder, line=line, epoch=epoch, progress=bar)
-    check_pairing(built, line)
+            jobs.append((patched_tree(pins, pin, session), files))
+        built = build_line(jobs, folder, line=line, epoch=epoch, progress=bar)
     beside = write_beside(built, folder, line=line, epoch=epoch)
     _tell_built(options, line, built, beside)
     return OK

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -53,16 +53,31 @@ def narrowed(pin: Pin, *, python: str | None = None, platform: str | None = None
 def build(
     upstream: Sequence[Path], tree: PatchedTree, folder: Path, *, line: Line, epoch: int, progress: Progress = SILENT
 ) -> tuple[Built, ...]:
-    """Repack every published wheel of *upstream* into *folder* and hold each against the gate.
+    """Repack every published wheel of *upstream* into *folder*; build_line() for one pin."""
+    return build_line([(tree, upstream)], folder, line=line, epoch=epoch, progress=progress)
 
-    They appear together, after the last one passed; until then *folder* is as it was.
-    Raises RefusedError with what the gate found.
+
+def build_line(
+    jobs: Sequence[tuple[PatchedTree, Sequence[Path]]],
+    folder: Path,
+    *,
+    line: Line,
+    epoch: int,
+    progress: Progress = SILENT,
+) -> tuple[Built, ...]:
+    """Repack the published wheels of each pin into *folder* and hold each against the gate.
+
+    They appear after the last one passed; until then *folder* is as it was.
+    Raises RefusedError with what the gate found, WheelError where nothing ties two pins.
     """
-    with _staging(folder) as staging, progress.task("build wheels", total=len(upstream)) as task:
-        built = []
-        for path in upstream:
-            built.append(_gated(path, tree, staging, line, epoch))
-            task.advance(note=path.name)
+    total = sum(len(upstream) for _, upstream in jobs)
+    built = []
+    with _staging(folder) as staging, progress.task("build wheels", total=total) as task:
+        for tree, upstream in jobs:
+            for path in upstream:
+                built.append(_gated(path, tree, staging, line, epoch))
+                task.advance(note=path.name)
+        check_pairing(built, line)
         try:
             return tuple(_moved(one, folder) for one in built)
         except OSError as exc:
@@ -121,8 +136,6 @@ def _gated(upstream: Path, tree: PatchedTree, staging: Path, line: Line, epoch: 
 
 
 def _moved(built: Built, folder: Path) -> Built:
-    from dataclasses import replace
-
     return replace(built, path=built.path.replace(folder / built.path.name))
 
 

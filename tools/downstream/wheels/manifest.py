@@ -6,6 +6,7 @@ import hashlib
 import json
 import zlib
 from collections.abc import Iterable
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ def write_beside(built: Iterable[Built], folder: Path, *, line: Line, epoch: int
         "source-date-epoch": epoch,
         "compression": {"copied": "as published", "written": "stored"},
         "zlib": zlib.ZLIB_RUNTIME_VERSION,  # inflates for the digests; nothing is deflated
+        "cyclonedx-python-lib": metadata.version("cyclonedx-python-lib"),  # shapes the SBOM
         "wheels": wheels,
     }
     contents = {
