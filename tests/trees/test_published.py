@@ -291,11 +291,11 @@ def test_a_cache_that_cannot_be_written_costs_speed_only(
 ) -> None:
     (tmp_path / "blocked").write_bytes(b"")
     one = session(cache=tmp_path / "blocked")
-    tree = open_pin(pin, one)
-    read(tree, files)
+    read(open_pin(pin, one), files)
     asked = len(index.asked)
-    read(tree, files)
+    read(open_pin(pin, one), files)
     assert len(index.asked) == asked
+    assert index.count(f"/simple/{PACKAGE}/") == 1
     assert "cannot be written" in one.cache.fault
     with pytest.raises(WriteError):
         wheel_files(pin, one)

@@ -46,15 +46,19 @@ class Cache:
     """Entries by relative name below one folder.
 
     ``fault`` is the sentence about the first write that failed, empty while all
-    is well: a cache that cannot be written costs speed, not the answer.
+    is well: a cache that cannot be written costs the next command speed, never
+    this one its answer.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / GENERATION
         self.fault = ""
+        self._held: dict[str, bytes] = {}
 
     def read(self, name: str) -> bytes | None:
         """Return the content of entry *name*, or None where it is absent or damaged."""
+        if name in self._held:
+            return self._held[name]
         try:
             with open(self.folder / name, "rb") as stream:  # noqa: PTH123 - a third faster than Path.read_bytes
                 raw = stream.read()
@@ -65,16 +69,16 @@ class Cache:
             return None
         return content
 
-    def write(self, name: str, content: bytes) -> bool:
-        """Keep *content* as entry *name*, atomically; False, and noted in ``fault``, where that fails."""
+    def write(self, name: str, content: bytes) -> None:
+        """Keep *content* as entry *name*, atomically; where that fails, in memory, and ``fault`` says why."""
         try:
             with self.replacing(self.folder / name) as stream:
                 stream.write(_header(content))
                 stream.write(content)
+            self._held.pop(name, None)
         except WriteError as exc:
             self.fault = self.fault or f"{exc.place}: {exc.problem}"
-            return False
-        return True
+            self._held[name] = content
 
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:

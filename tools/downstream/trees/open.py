@@ -46,7 +46,8 @@ def open_release(upstream: Upstream, version: Version, session: Session) -> Whee
     title = f"{upstream.name} {version}"
     if not wheels:
         found = ", ".join(file.name for file in release.files)
-        raise TreeError(title, f"has no wheel on the index, only {found}", "choose a release that has one")
+        step = f"read its repository instead: git:{upstream.repository}@{upstream.tag_of(version)}"
+        raise TreeError(title, f"has no wheel on the index, only {found}", step)
     file = wheels[reading_wheel(wheels)]
     if not file.sha256:
         # An index that tells no digest is trusted by address; its file is read whole, and nothing of it is kept apart.

@@ -78,7 +78,6 @@ class WheelTree:
         self._entry = f"wheels/{identity}"
         self._directory: Directory | None = None
         self._paths: list[str] | None = None
-        self._held: dict[str, bytes] = {}  # what a cache that cannot be written would have kept
 
     @property
     def directory(self) -> Directory:
@@ -133,9 +132,7 @@ class WheelTree:
         return found
 
     def _kept(self, name: str) -> bytes | None:
-        if self._session is None or name in self._held:
-            return self._held.get(name)
-        return self._session.cache.read(self._key(name))
+        return self._session.cache.read(self._key(name)) if self._session else None
 
     def _fetch(self, names: list[str]) -> dict[str, bytes]:
         try:
@@ -148,8 +145,8 @@ class WheelTree:
             self._listed()
             found = self._extract(names)
         for name, content in found.items():
-            if self._session and not self._session.cache.write(self._key(name), content):
-                self._held[name] = content
+            if self._session:
+                self._session.cache.write(self._key(name), content)
         return found
 
     def _extract(self, names: list[str]) -> dict[str, bytes]:
