@@ -127,15 +127,17 @@ def test_several_releases_are_fetched_side_by_side(
     assert len(index.asked) == asked
 
 
-def test_one_failure_of_several_is_raised(
+def test_a_release_that_cannot_be_fetched_is_told_where_it_is_read(
     upstream: Upstream, session: Callable[..., Session], index: Any, make_wheel: Callable[..., bytes], files: Any
 ) -> None:
     index.publish(PACKAGE, {name(f"0.6.{n}"): make_wheel(files) for n in range(3)})
     one = session(retries=0)
     trees = [open_release(upstream, Version(f"0.6.{n}"), one) for n in range(3)]
     index.always[f"/files/{name('0.6.1')}"] = "500"
+    prefetch_all(trees, files, one)
+    assert trees[2].read("setup.py") == files["setup.py"]
     with pytest.raises(TreeError, match="500"):
-        prefetch_all(trees, files, one)
+        trees[1].read("setup.py")
 
 
 def test_trees_that_are_no_wheels_need_no_prefetch() -> None:

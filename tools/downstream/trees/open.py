@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from downstream.errors import OfflineError, TreeError, UsageError
+from downstream.errors import DownstreamError, OfflineError, TreeError, UsageError
 from downstream.trees import releases as published
 from downstream.trees.layout import IDENTITY, Layout
 from downstream.trees.published import PublishedSource, check_digest, fetch_whole, kept_whole
@@ -89,16 +89,21 @@ def prefetch(tree: Tree, paths: Iterable[str]) -> None:
 
 
 def prefetch_all(trees: Iterable[Tree], paths: Iterable[str], session: Session) -> None:
-    """prefetch() for several trees, AT_ONCE of them side by side. A failure ends it and is raised."""
+    """prefetch() for several trees, AT_ONCE of them side by side.
+
+    A release that cannot be fetched ends it quietly: the read that needs it will say so.
+    """
     from concurrent.futures import ThreadPoolExecutor, as_completed
 
     wanted, wheels = list(paths), [tree for tree in trees if isinstance(tree, WheelTree)]
-    with session.progress.task("read releases", len(wheels)) as task, ThreadPoolExecutor(AT_ONCE) as threads:
+    with session.progress.task("fetch releases", len(wheels)) as task, ThreadPoolExecutor(AT_ONCE) as threads:
         futures = {threads.submit(tree.prefetch, wanted): tree for tree in wheels}
         try:
             for future in as_completed(futures):
                 future.result()
                 task.advance(note=futures[future].name)
+        except DownstreamError:
+            threads.shutdown(wait=False, cancel_futures=True)
         except BaseException:
             threads.shutdown(wait=False, cancel_futures=True)
             raise
