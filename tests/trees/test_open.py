@@ -130,7 +130,7 @@ def test_several_releases_are_fetched_side_by_side(
 def test_a_release_that_cannot_be_fetched_is_told_where_it_is_read(
     upstream: Upstream, session: Callable[..., Session], index: Any, make_wheel: Callable[..., bytes], files: Any
 ) -> None:
-    index.publish(PACKAGE, {name(f"0.6.{n}"): make_wheel(files) for n in range(3)})
+    index.publish(PACKAGE, {name(f"0.6.{n}"): make_wheel(files, version=f"0.6.{n}") for n in range(3)})
     one = session(retries=0)
     trees = [open_release(upstream, Version(f"0.6.{n}"), one) for n in range(3)]
     index.always[f"/files/{name('0.6.1')}"] = "500"
