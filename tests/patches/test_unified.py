@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import tempfile
+from pathlib import Path
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from downstream.patches.differences import Block, differences
 from downstream.patches.parse import parse
@@ -109,6 +115,27 @@ def rebuilt(old: str, new: str, blocks: list[Block]) -> str:
         out += old[at : block.old_start] + new[block.new_start : block.new_end]
         at = block.old_end
     return out + old[at:]
+
+
+CODE = st.lists(
+    st.sampled_from([b"def f():", b"    if x:", b"        y()", b"    else:", b"    return", b"", b"}", b"\tz", b"  "]),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(CODE, CODE, st.integers(0, 12))
+@settings(max_examples=40, deadline=None)
+def test_an_added_or_removed_run_stands_where_git_puts_it(code: list[bytes], run: list[bytes], at: int) -> None:
+    old = b"".join(line + b"\n" for line in code)
+    new = b"".join(line + b"\n" for line in [*code[:at], *run, *code[at:]])
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "old").write_bytes(old)
+        Path(folder, "new").write_bytes(new)
+        for before, after, ours in (("old", "new", unified_hunks(old, new)), ("new", "old", unified_hunks(new, old))):
+            command = ["git", "diff", "--no-index", "--no-color", before, after]
+            out = subprocess.run(command, cwd=folder, capture_output=True, check=False).stdout
+            assert ours == out[out.index(b"@@ -") :]
 
 
 def test_files_that_share_little_are_still_compared_at_once() -> None:

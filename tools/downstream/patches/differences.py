@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
+from downstream.patches.compaction import compact
+
 # Above this many changed lines the memory of the exact search (its square) is not worth it.
 _EXACT_LIMIT = 1500
 
@@ -23,8 +25,7 @@ class Block:
 def differences(old: Sequence[bytes], new: Sequence[bytes]) -> list[Block]:
     """Return the changed blocks in order; each side between two blocks is equal.
 
-    A block that could stand at several places is moved as far down as it goes,
-    as git does, so that equal changes are written alike.
+    A block that could stand at several places stands where git puts it.
     """
     start = 0
     shorter = min(len(old), len(new))
@@ -39,11 +40,8 @@ def differences(old: Sequence[bytes], new: Sequence[bytes]) -> list[Block]:
     else:
         exact = _myers(a, b)
         changed = _by_difflib(a, b) if exact is None else exact
-    moved = [
-        Block(block.old_start + start, block.old_end + start, block.new_start + start, block.new_end + start)
-        for block in changed
-    ]
-    return _slid_down(old, new, moved)
+    blocks = [Block(c.old_start + start, c.old_end + start, c.new_start + start, c.new_end + start) for c in changed]
+    return _compacted(old, new, blocks)
 
 
 def _numbered(old: Sequence[bytes], new: Sequence[bytes]) -> tuple[list[int], list[int]]:
@@ -79,8 +77,7 @@ def _myers(a: Sequence[int], b: Sequence[int]) -> list[Block] | None:
 
 
 def _walk_back(trace: Sequence[dict[int, int]], n: int, m: int) -> list[Block]:
-    deleted: list[int] = []
-    inserted: list[int] = []
+    gone, come = [False] * n, [False] * m
     x, y = n, m
     for d in range(len(trace) - 1, 0, -1):
         furthest = trace[d]
@@ -90,28 +87,11 @@ def _walk_back(trace: Sequence[dict[int, int]], n: int, m: int) -> list[Block]:
         previous_x = furthest[previous_k]
         previous_y = previous_x - previous_k
         if down:
-            inserted.append(previous_y)
+            come[previous_y] = True
         else:
-            deleted.append(previous_x)
+            gone[previous_x] = True
         x, y = previous_x, previous_y
-    return _blocks(n, m, set(deleted), set(inserted))
-
-
-def _blocks(n: int, m: int, deleted: set[int], inserted: set[int]) -> list[Block]:
-    blocks: list[Block] = []
-    x = y = 0
-    while x < n or y < m:
-        if x in deleted or y in inserted:
-            start_x, start_y = x, y
-            while x in deleted:
-                x += 1
-            while y in inserted:
-                y += 1
-            blocks.append(Block(start_x, x, start_y, y))
-        else:
-            x += 1
-            y += 1
-    return blocks
+    return _from_flags(gone, come)
 
 
 def _by_difflib(a: Sequence[int], b: Sequence[int]) -> list[Block]:
@@ -119,16 +99,30 @@ def _by_difflib(a: Sequence[int], b: Sequence[int]) -> list[Block]:
     return [Block(a0, a1, b0, b1) for tag, a0, a1, b0, b1 in codes if tag != "equal"]
 
 
-def _slid_down(old: Sequence[bytes], new: Sequence[bytes], blocks: Sequence[Block]) -> list[Block]:
-    out: list[Block] = []
-    for index, block in enumerate(blocks):
-        a0, a1, b0, b1 = block.old_start, block.old_end, block.new_start, block.new_end
-        limit = blocks[index + 1].old_start if index + 1 < len(blocks) else len(old)
-        if a0 == a1:  # insertion
-            while a1 < limit and new[b0] == old[a1]:
-                a0, a1, b0, b1 = a0 + 1, a1 + 1, b0 + 1, b1 + 1
-        elif b0 == b1:  # deletion
-            while a1 < limit and old[a0] == old[a1]:
-                a0, a1, b0, b1 = a0 + 1, a1 + 1, b0 + 1, b1 + 1
-        out.append(Block(a0, a1, b0, b1))
-    return out
+def _compacted(old: Sequence[bytes], new: Sequence[bytes], blocks: Sequence[Block]) -> list[Block]:
+    if not blocks:
+        return []
+    gone, come = [False] * len(old), [False] * len(new)
+    for block in blocks:
+        gone[block.old_start : block.old_end] = [True] * (block.old_end - block.old_start)
+        come[block.new_start : block.new_end] = [True] * (block.new_end - block.new_start)
+    a, b = _numbered(old, new)
+    compact(old, a, gone, come)
+    compact(new, b, come, gone)
+    return _from_flags(gone, come)
+
+
+def _from_flags(gone: Sequence[bool], come: Sequence[bool]) -> list[Block]:
+    found: list[Block] = []
+    x = y = 0
+    while x < len(gone) or y < len(come):
+        start_x, start_y = x, y
+        while x < len(gone) and gone[x]:
+            x += 1
+        while y < len(come) and come[y]:
+            y += 1
+        if (x, y) != (start_x, start_y):
+            found.append(Block(start_x, x, start_y, y))
+        x += 1
+        y += 1
+    return found
