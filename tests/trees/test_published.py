@@ -242,6 +242,19 @@ def test_wheel_files_are_whole_and_verified(
     assert index.count(FILE) == 1
 
 
+def test_a_verified_whole_takes_the_place_of_pieces_on_trust(
+    pin: Pin, session: Callable[..., Session], files: dict[str, bytes], wheel: bytes
+) -> None:
+    one = session()
+    assert open_pin(pin, one).read("setup.py") == files["setup.py"]
+    for path in (one.cache.folder / "wheels" / pin.sha256[NAME]).iterdir():
+        if path.name != "directory":
+            one.cache.write(f"wheels/{pin.sha256[NAME]}/{path.name}", b"what a server said once")
+    assert open_pin(pin, one).read("setup.py") == b"what a server said once"
+    wheel_files(pin, one)
+    assert open_pin(pin, one).read("setup.py") == files["setup.py"]
+
+
 def test_a_wheel_of_the_pin_that_the_index_lacks_is_told(
     make_pin: Callable[..., Pin], session: Callable[..., Session], wheel: bytes
 ) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -79,6 +80,11 @@ class Cache:
         except WriteError as exc:
             self.fault = self.fault or f"{exc.place}: {exc.problem}"
             self._held[name] = content
+
+    def forget(self, name: str) -> None:
+        """Remove every entry below *name*."""
+        shutil.rmtree(self.folder / name, ignore_errors=True)
+        self._held = {held: content for held, content in self._held.items() if not held.startswith(f"{name}/")}
 
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:

@@ -174,6 +174,7 @@ def fetch_whole(file: ReleaseFile, sha256: str, session: Session) -> Path:
             for left in folder.glob(".*.part"):  # of a download that was killed: the lock says nobody writes now
                 left.unlink(missing_ok=True)
             session.download(file.url, path, sha256=sha256, size=file.size, label=f"fetch {file.name}")
+            session.cache.forget(f"wheels/{sha256}")  # pieces on trust; from now on they come from what is verified
     return path
 
 
