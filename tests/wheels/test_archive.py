@@ -90,6 +90,17 @@ def test_a_local_header_that_names_another_file_is_refused(tmp_path: Path) -> No
         archive.raw(archive.entries["good.py"])
 
 
+def test_a_local_header_with_another_size_is_refused(tmp_path: Path) -> None:
+    """An installer that streams reads local headers only, and would install something else."""
+    path = write_zip(tmp_path / "w.zip", ("good.py", REGULAR), content=b"0123456789")
+    raw = bytearray(path.read_bytes())
+    raw[18] = raw[22] = 4  # compressed size, size
+    path.write_bytes(raw)
+    archive = open_archive(path)
+    with pytest.raises(RefusedError, match=r"good\.py: header-mismatch"):
+        archive.raw(archive.entries["good.py"])
+
+
 @pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 def test_damaged_content_is_refused(tmp_path: Path, compression: int) -> None:
     path = tmp_path / "w.zip"

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from packaging.version import Version
 
 from downstream.patched import PatchedTree
@@ -226,3 +228,17 @@ def test_every_byte_flipped_is_found(house: House) -> None:
     for at in range(begin, begin + 21):
         house.wheel.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         assert not house.verify().passed
+
+
+@given(at=st.integers(0, 10_000), mask=st.integers(1, 255))
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=15)
+def test_a_flipped_byte_is_an_answer_never_a_crash(house: House, at: int, mask: int) -> None:
+    whole = house.wheel.read_bytes()
+    at %= len(whole)
+    try:
+        house.wheel.write_bytes(whole[:at] + bytes([whole[at] ^ mask]) + whole[at + 1 :])
+        for violation in house.verify().violations:
+            assert violation.rule in Rule
+            assert violation.detail
+    finally:
+        house.wheel.write_bytes(whole)

@@ -28,7 +28,7 @@ END64 = struct.Struct("<4sQ2H2L4Q")
 END64_AT = struct.Struct("<4sLQL")
 LOCAL_MARK, CENTRAL_MARK, END_MARK = b"PK\3\4", b"PK\1\2", b"PK\5\6"
 END64_MARK, END64_AT_MARK = b"PK\6\6", b"PK\6\7"
-_ENCRYPTED, UTF8 = 0x1, 0x800
+_ENCRYPTED, _DESCRIPTOR, UTF8 = 0x1, 0x8, 0x800
 UNIX = 3
 
 
@@ -55,14 +55,19 @@ class Archive:
     def raw(self, entry: Entry) -> memoryview:
         """Return the member's bytes as they are compressed."""
         try:
-            mark, _, _, method, *_, name_length, extra_length = LOCAL.unpack_from(self._view, entry.offset)
+            mark, _, flags, method, _, _, crc, compressed, size, name_length, extra_length = LOCAL.unpack_from(
+                self._view, entry.offset
+            )
         except struct.error as exc:
             raise self._refuse(entry.name, Rule.HEADER, "its local header lies outside the file") from exc
         begin = entry.offset + LOCAL.size
         name = bytes(self._view[begin : begin + name_length])
         # An installer that reads local headers must see the same file as one that reads the directory.
         same = name == entry.name.encode() or name == _cp437(entry.name)
-        if mark != LOCAL_MARK or method != entry.method or not same:
+        sizes = (crc, compressed, size) == (entry.crc, entry.compressed, entry.size)
+        if not sizes:  # they may follow the content, or stand in the extra field
+            sizes = bool(flags & _DESCRIPTOR) or ZIP64_FROM in (compressed, size)
+        if mark != LOCAL_MARK or method != entry.method or not (same and sizes):
             raise self._refuse(entry.name, Rule.HEADER, "its local header says something else than the directory")
         begin += name_length + extra_length
         if begin + entry.compressed > len(self._view):

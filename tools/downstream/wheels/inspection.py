@@ -22,7 +22,7 @@ def inspect(path: Path, name: WheelName) -> Iterator[Violation]:
     try:
         with zipfile.ZipFile(path) as archive:
             yield from _inspect(archive, path, name)
-    except (zipfile.BadZipFile, zlib.error, EOFError) as exc:
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as exc:  # RuntimeError: what it does not support
         yield Violation(member="", rule=Rule.CONTENT, detail=f"zipfile cannot read it ({exc})")
 
 
