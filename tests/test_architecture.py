@@ -39,6 +39,8 @@ ROOMS = (
     ("cli",),
     ("commands",),
 )
+# Runs in the build environment, with FlashInfer and without the overlay; its stdout is a channel to us.
+ELSEWHERE = PACKAGE / "kernels/generator.py"
 RANK = {room: rank for rank, rooms in enumerate(ROOMS) for room in rooms}
 
 
@@ -164,7 +166,7 @@ def _attribute_uses(path: Path) -> Iterator[str]:
 def test_the_core_neither_prints_nor_changes_the_folder(path: Path) -> None:
     uses = set(_attribute_uses(path))
     assert "os.chdir" not in uses
-    if room_of(name_of(path)) not in ("commands", "cli"):
+    if room_of(name_of(path)) not in ("commands", "cli") and path != ELSEWHERE:
         assert "sys.stdout" not in uses
 
 
@@ -272,6 +274,7 @@ def test_every_import_of_the_core_is_a_dependency_and_every_dependency_is_import
         {
             name.split(".")[0]
             for path in MODULES
+            if path != ELSEWHERE
             for node in walked(path)
             for name in (
                 [alias.name for alias in node.names]
