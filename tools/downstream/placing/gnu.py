@@ -20,6 +20,7 @@ class Cursor:
     """What one hunk of a file patch leaves to the next."""
 
     drift: int = 0  # lines by which earlier hunks were found off
+    sure: bool = False  # whether the drift is that of a hunk that could stand nowhere else
     frozen: int = 0  # last input line (1-based) that an earlier hunk has consumed
 
 
@@ -61,9 +62,9 @@ def locate(lines: Sequence[bytes], hunk: Hunk, cursor: Cursor, *, fuzz: int = 0)
     return None
 
 
-def advance(cursor: Cursor, hunk: Hunk, at: int) -> None:
+def advance(cursor: Cursor, hunk: Hunk, at: int, *, sure: bool = True) -> None:
     """Record that *hunk* was found at the 1-based line *at*: the next one is looked for from there on."""
-    cursor.drift = at - old_first_line(hunk)
+    cursor.drift, cursor.sure = at - old_first_line(hunk), sure
     # Context below the last change is not consumed: the next hunk may share it.
     cursor.frozen = at - 1 + len(hunk.old) - _context(hunk)[1]
 

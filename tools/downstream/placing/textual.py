@@ -28,9 +28,12 @@ def _place(path: str, hunk: Hunk, lines: Sequence[bytes], cursor: gnu.Cursor) ->
     if at is None:
         return Placement(hunk=hunk, result=_not_found(blank, hunk, lines, cursor))
     offset = at - gnu.old_first_line(hunk)
-    gnu.advance(cursor, hunk, at)
-    # At the very line the patch names there is no doubt; elsewhere equal places cannot be told apart.
-    if offset and hunk.old and count(lines, hunk.old, limit=2) > 1:
+    # The very line the patch names, or the line at which an earlier hunk says to expect it, is no guess.
+    # Anywhere else equal places cannot be told apart.
+    expected = offset == 0 or (cursor.sure and offset == cursor.drift)
+    doubtful = not expected and bool(hunk.old) and count(lines, hunk.old, limit=2) > 1
+    gnu.advance(cursor, hunk, at, sure=not doubtful)
+    if doubtful:
         candidates = tuple(line + 1 for line in occurrences(lines, hunk.old))
         reason = f"its text stands at {len(candidates)} places, lines {listed(candidates)}, and there is {NO_BASE}"
         result = replace(blank, status=HunkStatus.AMBIGUOUS, reason=reason, candidates=candidates)
