@@ -46,8 +46,13 @@ def serve(
                 timeout_graceful_shutdown=GRACE,
             )
         )
-        # uvicorn gives a signal back to whoever had it before; for SIGTERM that must not be the default, death.
-        signal.signal(signal.SIGTERM, lambda *_: None)
+
+        def stop(*_: object) -> None:
+            # Before uvicorn listens to signals, this is how it learns of one. Afterwards it gives the signal back
+            # to whoever had it before: for SIGTERM that must not be the default, death.
+            server.should_exit = True
+
+        signal.signal(signal.SIGTERM, stop)
         ready(url_of(listener))
         server.run(sockets=[listener])
 
