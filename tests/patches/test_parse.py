@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from downstream.errors import PatchError, UnsafePathError
@@ -291,6 +293,30 @@ def test_what_is_refused_first_stays_in_the_header() -> None:
     parsed = parse_tolerant(content, name="x.patch")
     assert [file.path for file in parsed.patch.files] == ["f.c"]
     assert parsed.patch.to_bytes() == content
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"1a\n" * 100_000,
+        b"--- a" + b" " * 100_000 + b"b\n+++ b\n" + HUNK,
+        b"diff --git " + b"a " * 100_000 + b"\n",
+        b"diff --git a/x b/x\n" * 5_000,
+        b'--- "' + b"\\" * 100_000 + b"\n+++ b\n" + HUNK,
+        b"*** a\n" * 100_000,
+        b"--- a\n" * 100_000,
+        b"Index: f\n" * 20_000,
+        b"@@ -1 +1 @@\n" * 50_000,
+        b"--- a/f\n+++ b/f\n@@ -1,100000 +1,100000 @@\n" + b" \n" * 99_999,
+        b"[" * 100_000,
+        b"--- a/f\n+++ b/f\n" + HUNK + b"\n" * 100_000 + b"+",
+    ],
+)
+def test_hostile_input_is_refused_in_time(content: bytes) -> None:
+    begun = time.process_time()
+    with pytest.raises(PatchError):
+        parse(content, name="x.patch")
+    assert time.process_time() - begun < 2
 
 
 def test_hunks_know_their_lines_and_section() -> None:

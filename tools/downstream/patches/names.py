@@ -9,6 +9,8 @@ from downstream.errors import UnsafePathError
 
 DEV_NULL = b"/dev/null"
 
+_MOST_SPACES = 50  # in two names, before only their middle is looked at
+
 _ESCAPES = {
     ord("a"): 7,
     ord("b"): 8,
@@ -26,7 +28,7 @@ _ESCAPE = re.compile(rb"\\([0-3][0-7]{2}|.)", re.DOTALL)
 
 # What diff programs put after a name when no TAB divides them: an ISO or a ctime() time stamp, or "(revision 2)".
 _STAMP = re.compile(
-    rb"[ \t]+(?:\([^()]*\)|\d{4}-\d\d-\d\d[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?: ?[-+]\d\d:?\d\d| ?Z)?"
+    rb"(?<![ \t])[ \t]+(?:\([^()]*\)|\d{4}-\d\d-\d\d[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?: ?[-+]\d\d:?\d\d| ?Z)?"
     rb"|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?: [A-Z]+)? \d{4}(?: [-+]\d{4})?)[ \t]*\Z"
 )
 _ISO = re.compile(rb"(\d{4})-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)(?:\.0*)?(?: ?([-+])(\d\d):?(\d\d)| ?Z)?\s*\Z")
@@ -119,7 +121,10 @@ def git_names(text: bytes) -> tuple[bytes, bytes] | None:
     if text.count(b" ") == 1:
         first, _, second = text.partition(b" ")
         return (first, second) if first and second else None
-    for cut in (index for index, byte in enumerate(text) if byte == 32):
+    middle = len(text) // 2
+    # git writes prefixes of one length, so the middle is the place; others are tried where they are few.
+    cuts = [middle] if text.count(b" ") > _MOST_SPACES else [middle, *range(len(text))]
+    for cut in (cut for cut in cuts if text[cut : cut + 1] == b" "):
         first, second = text[:cut], text[cut + 1 :]
         if alike(first, second):
             return first, second

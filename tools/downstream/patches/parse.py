@@ -17,7 +17,9 @@ __all__ = ["MalformedError", "Parsed", "parse", "parse_tolerant", "split_lines"]
 _BODY = (b"+", b"-", b" ", b"\\", b"@", b"\n")
 _CONTEXT_DIFF = re.compile(rb"^\*\*\* [^\n]+\n--- [^\n]+\n\*{15}", re.MULTILINE)
 _COMBINED_DIFF = re.compile(rb"^diff --(?:cc|combined) ", re.MULTILINE)
-_ED_DIFF = re.compile(rb"^\d+(?:,\d+)?(?:[ac]\r?\n(?s:.*?)^\.\r?\n|d\r?\n)", re.MULTILINE)
+_ED_DELETION = re.compile(rb"^\d+(?:,\d+)?d\r?$", re.MULTILINE)
+_ED_TEXT = re.compile(rb"^\d+(?:,\d+)?[ac]\r?$", re.MULTILINE)
+_ED_END = re.compile(rb"^\.\r?$", re.MULTILINE)
 _NORMAL_DIFF = re.compile(rb"^\d+(?:,\d+)?[acd]\d+(?:,\d+)?\r?\n[<>] ", re.MULTILINE)
 _BINARY = re.compile(rb"^(?:Binary files .* differ|GIT binary patch)\r?$", re.MULTILINE)
 _LOOSE_HUNK = re.compile(rb"^@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@", re.MULTILINE)
@@ -145,9 +147,16 @@ def _nothing_read(header: bytes, name: str) -> PatchError | None:
     """Return the error for a file without any unified diff; None where it is a header that awaits one."""
     if fault := _refused(header, name, first=1, loose=True):
         return fault
-    for kind, pattern in (("an ed script", _ED_DIFF), ("a diff without context lines", _NORMAL_DIFF)):
-        if pattern.search(header):
-            return PatchError(name, f"is {kind}; only unified diffs are read", "make it again with diff -u")
+    kind = "an ed script" if _is_ed(header) else "a diff without context lines" if _NORMAL_DIFF.search(header) else ""
+    if kind:
+        return PatchError(name, f"is {kind}; only unified diffs are read", "make it again with diff -u")
     if not header.strip() or Header.parse(header).subject is not None:
         return None
     return PatchError(name, "holds no unified diff", "export it with git or quilt; a new patch needs a Subject field")
+
+
+def _is_ed(text: bytes) -> bool:
+    begun = _ED_TEXT.search(text)
+    return _ED_DELETION.search(text) is not None or (
+        begun is not None and _ED_END.search(text, begun.end()) is not None
+    )

@@ -17,7 +17,7 @@ DEFAULT_STRIP = 1
 
 _BLANK = b" \t\r\n\f\v"
 _COMMENT = re.compile(rb"(?:^|(?<=[ \t\f\v]))#.*", re.DOTALL)
-_OPTION = re.compile(rb"(?:^|[ \t\f\v]+)(?:(-p[ \t]*(?:\d+|ab?))|(-R|--reverse)|(-[^ \t]*))$")
+_OPTION = re.compile(rb"(?:^|(?<![ \t\f\v])[ \t\f\v]+)(?:(-p[ \t]*(?:\d+|ab?))|(-R|--reverse)|(-[^ \t]*))$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
