@@ -359,6 +359,34 @@ def test_git_am_takes_what_is_exported(desk: Callable[..., Desk]) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param(b"a\n", b"a\n\n", id="ends in an added blank line"),
+        pytest.param(b"a", b"b", id="no newline on either side"),
+        pytest.param(b"a\r\nb\n", b"a\r\nc\rd\n", id="CR as content"),
+        pytest.param(b"\x0c\n\xc2\x85\n", b"\x0c\n\xe2\x80\xa8--- a/x\n", id="FF, NEL, U+2028"),
+        pytest.param(b"\xef\xbb\xbfa\n", b"\xef\xbb\xbf\xe9\n", id="BOM, Latin-1"),
+    ],
+)
+def test_bytes_go_through_git_and_back(desk: Callable[..., Desk], old: bytes, new: bytes) -> None:
+    one = desk({"first.patch": header("first") + unified(None, "n", None, old)})
+    one.checkout()
+    assert one.fates() == {"first.patch": Fate.UNMODIFIED}
+    one.commit("n", new, "--message", "Second")
+    content = one.export().patches[1].content
+    assert content is not None
+    assert content.endswith(b"---\n\n" + unified("n", "n", old, new))
+
+
+def test_a_checkout_below_another_repository_is_its_own(desk: Callable[..., Desk]) -> None:
+    one = desk()
+    subprocess.run(["git", "init", "--quiet"], cwd=one.root, check=True)
+    one.checkout()
+    assert one.git("rev-parse", "--show-toplevel").strip() == str(one.folder)
+    assert set(one.fates().values()) == {Fate.UNMODIFIED}
+
+
 def test_a_merge_is_refused(desk: Callable[..., Desk]) -> None:
     one = desk()
     one.checkout()
