@@ -4,6 +4,7 @@ import io
 import zipfile
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from downstream.errors import WheelError
-from downstream.trees.directory import Directory, extract, parse
+from downstream.trees.central import parse
+from downstream.trees.directory import Directory, extract
 from downstream.trees.tree import EXECUTABLE, REGULAR, SYMLINK
 
 
@@ -172,3 +174,28 @@ def test_a_member_that_unpacks_to_more_than_it_says_is_refused(make_zip: Callabl
 def test_a_zip_behind_other_bytes_is_read(make_zip: Callable[..., bytes], tmp_path: Path) -> None:
     raw = b"#!/bin/sh\n" + make_zip({"a.py": TEXT})
     assert content_of(raw, "a.py") == TEXT
+
+
+SOUND = {"flashinfer/a.py": b"a" * 100, "flashinfer/b.cuh": bytes(range(256)), "x.dist-info/RECORD": b""}
+
+
+@given(st.data())
+def test_no_damage_does_more_than_be_told(drawn: st.DataObject) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in SOUND.items():
+            archive.writestr(zipfile.ZipInfo(name), content)
+    raw = bytearray(buffer.getvalue())
+    for _ in range(drawn.draw(st.integers(1, 4))):
+        raw[drawn.draw(st.integers(0, len(raw) - 1))] = drawn.draw(st.integers(0, 255))
+    cut = drawn.draw(st.integers(0, len(raw)))
+    for damaged in (bytes(raw), bytes(raw[:cut]), bytes(raw[cut:])):
+        with suppress(WheelError):
+            found = parse(len(damaged), damaged, name="x.whl")
+            if not isinstance(found, Directory):
+                continue
+            for name in found:
+                entry = found.get(name)
+                assert entry is not None
+                content = extract(name, entry, damaged[entry.start : entry.stop], name="x.whl")
+                assert len(content) == entry.size

@@ -197,6 +197,7 @@ def test_a_damaged_cache_is_fetched_again(
     read(open_pin(pin, one), files)
     if entry == "whole":
         wheel_files(pin, one)
+        read(open_pin(pin, one), files)
     kept = sorted((one.cache.folder / "wheels" / pin.sha256[NAME]).iterdir())
     for path in kept:
         if entry == "whole" or (path.name == "directory") == (entry == "directory"):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -83,6 +82,8 @@ class Cache:
 
     def forget(self, name: str) -> None:
         """Remove every entry below *name*."""
+        import shutil
+
         shutil.rmtree(self.folder / name, ignore_errors=True)
         self._held = {held: content for held, content in self._held.items() if not held.startswith(f"{name}/")}
 

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from downstream.errors import DigestError, NetworkError, OfflineError, WheelError
-from downstream.trees import directory
 from downstream.trees.directory import Directory
 from downstream.trees.pipconf import file_path
 from downstream.trees.releases import ReleaseFile
@@ -55,6 +54,8 @@ class PublishedSource:
         local = self._at_hand()
         if local is not None:
             return local.directory()
+        from downstream.trees.central import parse
+
         name, url, size = self.file.name, self.file.url, self.file.size
         guess = max(TAIL, size // SHARE) if size else TAIL
         begin = max(0, size - guess) if size else -guess
@@ -63,12 +64,12 @@ class PublishedSource:
             return self._whole().directory()
         self._validator, self._size, tail = found.validator, found.total, found.content
         try:
-            parsed = directory.parse(found.total, tail, name=name)
+            parsed = parse(found.total, tail, name=name)
             if isinstance(parsed, int):
                 more = self._session.span(url, parsed, found.start, total=self._size, validator=self._validator)
                 if more is None:
                     return self._whole().directory()
-                parsed = directory.parse(found.total, more.content + tail, name=name)
+                parsed = parse(found.total, more.content + tail, name=name)
         except WheelError:
             return self._whole().directory()  # where the sha256 tells a broken server from a broken wheel
         return self._whole().directory() if isinstance(parsed, int) else parsed
