@@ -6,7 +6,7 @@ import argparse
 import datetime
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from downstream.queue.foreign import find_series, read_tolerantly, write_out
 from downstream.queue.lint import Finding, age, lint, unsettled
 from downstream.report import json as report_json
 from downstream.report.context import ReportContext, printable
-from downstream.report.formats import FORMATS, rendered
+from downstream.report.formats import FORMATS, rendered, rendered_together
 from downstream.report.terminal import progress
 from downstream.trees.cache import default_folder
 from downstream.trees.layout import IDENTITY
@@ -103,13 +103,13 @@ class _Checked:
 def _check_project(options: argparse.Namespace) -> int:
     checked = _judged(options)
     asked = [name for name in FORMATS if getattr(options, name)]
-    if options.json:
+    if options.json and not asked:
         _write(report_json.dumps(_document(checked)))
     else:
-        for one in checked:
-            _emit(one.report.results, one.context, options)
-            if not asked:
-                _write("".join(_lint_lines(one, options)))
+        reports = [(one.report.results, one.context) for one in checked]
+        _write(rendered_together(reports, options=options, colour=colour_wanted(options.color, sys.stdout)))
+        if not asked:
+            _write("".join(line for one in checked for line in _lint_lines(one, options)))
     return OK if all(one.ok for one in checked) else FINDINGS
 
 
@@ -135,18 +135,11 @@ def _pins(pins: Pins, options: argparse.Namespace) -> list[Pin]:
 
 
 def _document(checked: Sequence[_Checked]) -> dict[str, Any]:
-    """One document; patches of several series are told apart by their upstream's folder."""
+    """One document, with what lint found at its end."""
     if len(checked) == 1:
         document = report_json.document(checked[0].report.results, context=checked[0].context)
     else:
-        results = [
-            replace(result, patch=f"{one.pin.upstream.name}/{result.patch}")
-            for one in checked
-            for result in one.report.results
-        ]
-        line = checked[0].pin.line
-        context = ReportContext(command="check", line=line, series=f"patches/{line}")
-        document = report_json.document(results, context=context)
+        document = report_json.together([(one.report.results, one.context) for one in checked])
     document["ok"] = all(one.ok for one in checked)
     document["lint"] = [
         {
