@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +26,15 @@ class Layout:
 
     def to_repository(self, path: str) -> str | None:
         """Return the repository's path of a wheel member, or None where the repository has none."""
-        return _translate(path, tuple((wheel, repository) for repository, wheel in self.prefixes))
+        return _translate(path, _turned(self.prefixes))
 
 
 IDENTITY = Layout((("", ""),))
+
+
+@cache
+def _turned(prefixes: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    return tuple((wheel, repository) for repository, wheel in prefixes)
 
 
 def _translate(path: str, prefixes: tuple[tuple[str, str], ...]) -> str | None:
