@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterable
 from pathlib import Path
@@ -155,6 +154,8 @@ def open_installed(upstream: Upstream, python: Path | None = None) -> InstalledT
 
 def near_versions(version: Version, known: Iterable[Version]) -> list[Version]:
     """Return the few of *known* that somebody who typed *version* may have meant, sorted."""
+    import difflib
+
     known = sorted(known)
     close = set(difflib.get_close_matches(str(version), map(str, known), NEAR // 2, 0.8))
     below = [other for other in known if other < version][-NEAR // 2 :]

@@ -8,7 +8,6 @@ followed: a folder of wheels is no index and does not say what was published.
 
 from __future__ import annotations
 
-import configparser
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -111,6 +110,8 @@ def _read(path: Path) -> dict[str, dict[str, str]]:
         text = path.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
         return {}  # as pip: a file it may not read is a file that is not there
+    import configparser  # late: a warm cache asks pip nothing
+
     parser = configparser.RawConfigParser()
     parser.optionxform = lambda optionstr: optionstr.lower().replace("_", "-")  # type: ignore[method-assign]
     try:

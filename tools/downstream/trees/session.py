@@ -127,9 +127,7 @@ class Session:
         if reply.headers.get("Content-Encoding", "identity") != "identity":
             return None
         name = redact(url).rpartition("/")[2]
-        # Work on another thread is announced by who began it: a terminal has one bar.
-        alone = threading.current_thread() is threading.main_thread()
-        with (self.progress if alone else SILENT).task(f"fetch parts of {name}", last - first + 1, "bytes") as task:
+        with self._announced.task(f"fetch parts of {name}", last - first + 1, "bytes") as task:
             pieces = []
             for piece in reply.chunks():
                 pieces.append(piece)
@@ -157,7 +155,7 @@ class Session:
             expected = int(length) if length.isdigit() else size
             digest, received = hashlib.sha256(), 0
             with (
-                self.progress.task(label or f"fetch {path.name}", expected, "bytes") as task,
+                self._announced.task(label or f"fetch {path.name}", expected, "bytes") as task,
                 self.cache.replacing(path) as stream,
             ):
                 for chunk in reply.chunks():
@@ -186,6 +184,11 @@ class Session:
                 digest.update(chunk)
             _verify(digest.hexdigest(), sha256, redact(url))
         return digest.hexdigest()
+
+    @property
+    def _announced(self) -> Progress:
+        # Work on another thread is announced by who began it: a terminal has one bar.
+        return self.progress if threading.current_thread() is threading.main_thread() else SILENT
 
     @property
     def _connection(self) -> Wire:
