@@ -374,11 +374,13 @@ def test_import_of_a_diff_completes_its_header_and_settles_it(run: Run, overlay:
     code, out, _ = run("import", "fix k.diff", "-p0", "--root", overlay, "--date", "2026-11-30")
     assert code == OK
     assert "wrote      patches/stable/up/fix-k.patch" in out
-    assert state(overlay)["series"] == b"# ours\nfirst.patch\nsecond.patch # next\nfix-k.patch -p0\n"
+    assert state(overlay)["series"] == b"# ours\nfirst.patch\nsecond.patch # next\nfix-k.patch\n"
     assert state(overlay)["fix-k.patch"].startswith(
         b"Subject: fix k\nOrigin: other, fix k.diff\nForwarded: no\nLast-Update: 2026-11-30\n\n"
     )
-    assert b"@@ -9,3 +9,3 @@" in state(overlay)["fix-k.patch"]
+    assert state(overlay)["fix-k.patch"].endswith(
+        b"\n\ndiff --git a/src/k.cu b/src/k.cu\n--- a/src/k.cu\n+++ b/src/k.cu\n@@ -9,3 +9,3 @@\n 9\n-10\n+ten\n 11\n"
+    )
 
 
 MAIL = b"""From 0123456789012345678901234567890123456789 Mon Sep 17 00:00:00 2001

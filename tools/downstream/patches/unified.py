@@ -7,6 +7,9 @@ from collections.abc import Sequence
 
 from downstream.patches.differences import Block, differences
 from downstream.patches.names import quote
+from downstream.patches.text import ChangeKind
+
+REGULAR = 0o100644
 
 _NO_NEWLINE = b"\\ No newline at end of file\n"
 # git's default for the text after @@: the last line before the hunk that begins like a definition.
@@ -33,28 +36,43 @@ def unified(
     """
     if old is None and new is None:
         return b""
+    kind = ChangeKind.ADD if old is None else ChangeKind.DELETE if new is None else ChangeKind.MODIFY
+    if old is not None and new is not None and old_path != new_path:
+        kind = ChangeKind.COPY if copy else ChangeKind.RENAME
+    hunks = unified_hunks(old or b"", new or b"", context=context)
+    if kind is ChangeKind.MODIFY and not hunks and (not old_mode or not new_mode or old_mode == new_mode):
+        return b""
+    head = file_header(kind, old_path, new_path, old_mode=old_mode, new_mode=new_mode, hunks=bool(hunks))
+    return head + hunks
+
+
+def file_header(
+    kind: ChangeKind,
+    old_path: str | None,
+    new_path: str | None,
+    *,
+    old_mode: int | None = None,
+    new_mode: int | None = None,
+    hunks: bool = True,
+) -> bytes:
+    """Return the lines before a file's hunks in git's form, for ``-p1``; *hunks*: whether any follow."""
     before = _encoded(old_path if old_path is not None else new_path)
     after = _encoded(new_path if new_path is not None else old_path)
-    lines: list[bytes] = []
-    if old is None:
-        lines.append(b"new file mode %06o\n" % (new_mode or 0o100644))
-    elif new is None:
-        lines.append(b"deleted file mode %06o\n" % (old_mode or 0o100644))
-    else:
-        if old_mode and new_mode and old_mode != new_mode:
-            lines += [b"old mode %06o\n" % old_mode, b"new mode %06o\n" % new_mode]
-        if before != after:
-            verb = b"copy" if copy else b"rename"
-            lines += [verb + b" from " + quote(before) + b"\n", verb + b" to " + quote(after) + b"\n"]
-    hunks = unified_hunks(old or b"", new or b"", context=context)
-    if not lines and not hunks:
-        return b""
     names = quote(b"a/" + before), quote(b"b/" + after)
-    head = [b"diff --git " + names[0] + b" " + names[1] + b"\n", *lines]
+    head = [b"diff --git " + names[0] + b" " + names[1] + b"\n"]
+    if kind is ChangeKind.ADD:
+        head.append(b"new file mode %06o\n" % (new_mode or REGULAR))
+    elif kind is ChangeKind.DELETE:
+        head.append(b"deleted file mode %06o\n" % (old_mode or REGULAR))
+    elif old_mode and new_mode and old_mode != new_mode:
+        head += [b"old mode %06o\n" % old_mode, b"new mode %06o\n" % new_mode]
+    if kind in (ChangeKind.RENAME, ChangeKind.COPY):
+        verb = kind.value.encode()
+        head += [verb + b" from " + quote(before) + b"\n", verb + b" to " + quote(after) + b"\n"]
     if hunks:
-        head.append(b"--- " + (b"/dev/null\n" if old is None else _ended(names[0])))
-        head.append(b"+++ " + (b"/dev/null\n" if new is None else _ended(names[1])))
-    return b"".join(head) + hunks
+        head.append(b"--- " + (b"/dev/null\n" if kind is ChangeKind.ADD else _ended(names[0])))
+        head.append(b"+++ " + (b"/dev/null\n" if kind is ChangeKind.DELETE else _ended(names[1])))
+    return b"".join(head)
 
 
 def unified_hunks(old: bytes, new: bytes, *, context: int = 3) -> bytes:

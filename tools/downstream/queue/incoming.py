@@ -11,7 +11,8 @@ from pathlib import Path
 from downstream.errors import PatchError, UsageError
 from downstream.patches.header import Header, with_field
 from downstream.patches.parse import parse
-from downstream.patches.text import FilePatch, Patch
+from downstream.patches.text import ChangeKind, FilePatch, Patch
+from downstream.patches.unified import file_header
 from downstream.pins import Upstream
 from downstream.queue.export import diff_of
 from downstream.queue.history import History
@@ -105,7 +106,17 @@ def _mail(content: bytes, place: str, asked: Asked) -> Patch:
             header = with_field(header, field, value)
     if header.strip() and not header.endswith(b"\n\n"):
         header = header.rstrip(b"\n") + b"\n\n"
-    return replace(patch, name=asked.name or file_name(subject), header=header, files=_own_form(patch.files))
+    files = _own_form(patch.files if patch.strip == 1 else tuple(map(_at_one, patch.files)))
+    return replace(patch, name=asked.name or file_name(subject), header=header, files=files, strip=1)
+
+
+def _at_one(file: FilePatch) -> FilePatch:
+    """Write a file's header anew for ``-p1``, which is all that git am takes."""
+    old = file.new_path if file.kind is ChangeKind.MODIFY else file.old_path
+    head = file_header(
+        file.kind, old, file.new_path, old_mode=file.old_mode, new_mode=file.new_mode, hunks=bool(file.hunks)
+    )
+    return replace(file, raw_header=head)
 
 
 def _transferred(content: bytes) -> bytes:
