@@ -10,11 +10,11 @@ from pathlib import Path
 from downstream.arches import parse_targets
 from downstream.cli import FINDINGS, OK, add_common_options, colour_wanted, parser
 from downstream.errors import UsageError
+from downstream.guards import ledger as ledgers
 from downstream.guards.audit import Scope, audit
-from downstream.guards.coverage import Covered, with_series, without_series
+from downstream.guards.coverage import with_series
 from downstream.guards.difference import difference
-from downstream.guards.ledger import FILE, Ledger
-from downstream.guards.ledger import load as load_ledger
+from downstream.guards.ledger import FILE, Covered, Ledger
 from downstream.guards.macros import parse_toolkit
 from downstream.guards.model import Audit, Question
 from downstream.pins import Pin, Pins, Upstream, load
@@ -133,7 +133,7 @@ def _reports(options: argparse.Namespace, pins: Pins, session: Session, bar: Pro
         upstream = _meant(options, pins, options.tree)
         tree = _opened(options.tree, upstream, session)
         found = audit(tree, scope_of(options, upstream), progress=bar)
-        return [(upstream.name if upstream else "", without_series(found, _foreign_ledger(options, pins, upstream)))]
+        return [(upstream.name if upstream else "", ledgers.covered(found, _foreign_ledger(options, pins, upstream)))]
     if options.installed:
         return [_installed(options, pins, pins.upstreams[name], bar) for name in options.upstream or pins.upstreams]
     return [(pin.upstream.name, covered(options, pins, pin, session, bar)) for pin in chosen(options, pins)]
@@ -150,7 +150,7 @@ def covered(options: argparse.Namespace, pins: Pins, pin: Pin, session: Session,
     from downstream.patched import build
 
     tree = build(pins, pin, session)
-    ledger = load_ledger(pins.series_folder(pin) / FILE)
+    ledger = ledgers.load(pins.series_folder(pin) / FILE)
     return with_series(tree, scope_of(options, pin.upstream), ledger, progress=bar)
 
 
@@ -158,15 +158,15 @@ def _installed(options: argparse.Namespace, pins: Pins, upstream: Upstream, bar:
     from downstream.trees.open import open_installed
 
     found = audit(open_installed(upstream, options.python), scope_of(options, upstream), progress=bar)
-    return upstream.name, without_series(found, _foreign_ledger(options, pins, upstream))
+    return upstream.name, ledgers.covered(found, _foreign_ledger(options, pins, upstream))
 
 
 def _foreign_ledger(options: argparse.Namespace, pins: Pins, upstream: Upstream | None) -> Ledger:
     """The ledger for a tree of unknown origin: none, unless --ledger or --line names one."""
     if options.ledger:
-        return load_ledger(options.ledger)
+        return ledgers.load(options.ledger)
     if options.line and upstream:
-        return load_ledger(pins.series_folder(pins.pin(options.line, upstream.name)) / FILE)
+        return ledgers.load(pins.series_folder(pins.pin(options.line, upstream.name)) / FILE)
     return Ledger(path=Path(FILE))
 
 

@@ -14,6 +14,12 @@ _ARCH_TEXT = re.compile(r"(?:sm_?|compute_)?(\d{2,3})[af]?", re.IGNORECASE)
 _DOTTED = re.compile(r"(\d{1,2})\.(\d)[af]?")
 
 
+# Where a host or Python gate must make a difference to be one.
+RANGE = tuple(
+    ComputeCapability(*pair) for pair in ((8, 0), (8, 9), (9, 0), (10, 0), (10, 3), (11, 0), (12, 0), (12, 1))
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Abstract:
     """Some value; by itself one that may be anything and has nothing to do with the architecture."""
@@ -105,6 +111,7 @@ class Call:
 
     positional: tuple[Abstract, ...] = ()
     keywords: Mapping[str, Abstract] = field(default_factory=dict)
+    method: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from downstream.arches import ComputeCapability, Target
+from downstream.arches import Target
 from downstream.guards.model import Question, Verdict
 from downstream.guards.values import Value
-
-# Where a host or Python gate must make a difference to be one.
-RANGE = tuple(
-    ComputeCapability(*pair) for pair in ((8, 0), (8, 9), (9, 0), (10, 0), (10, 3), (11, 0), (12, 0), (12, 1))
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +19,6 @@ class Assessment:
     possibly: bool  # so for some value of what is unknown
     admits: frozenset[Target]  # references on which it is active (or may be)
     excludes: frozenset[Target]  # targets on which it is inactive (or may be)
-    over: bool  # active on a target
     unknown: tuple[str, ...]
 
 
@@ -56,15 +50,10 @@ def assess(state: Callable[[Target], Value], question: Question, *, inverted: bo
                 admits.add(reference)
                 excludes.add(target)
     arches = {str(target): verdict(values[target]) for target in question.requested}
-    for target in question.asked:
+    for requested, variants in question.variants_of:
         # A suffixed build is named only where it differs from the plain one.
-        plain = next((each for each in question.requested if each.capability == target.capability), target)
-        if any(
-            verdict(values[other]) != verdict(values[plain])
-            for other in question.asked
-            if other.capability == target.capability
-        ):
-            arches[str(target)] = verdict(values[target])
+        if len({verdict(values[target]) for target in (requested, *variants)}) > 1:
+            arches.update((str(target), verdict(values[target])) for target in variants)
     if not names:
         names = {name for value in values.values() for name in value.names}
     return Assessment(
@@ -73,8 +62,6 @@ def assess(state: Callable[[Target], Value], question: Question, *, inverted: bo
         possibly=possibly and not excluded,
         admits=frozenset(admits),
         excludes=frozenset(excludes),
-        over=any(value.truth is True for target, value in values.items() if target in question.targets)
-        or any(values[target].truth is True for _, targets in question.rounds for target in targets),
         unknown=tuple(sorted(names)),
     )
 

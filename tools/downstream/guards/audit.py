@@ -17,7 +17,6 @@ from downstream.guards.model import Audit, Coverage, Guard, Question
 from downstream.guards.predicates import Predicates
 from downstream.progress import SILENT, Progress
 from downstream.trees.layout import IDENTITY, Layout
-from downstream.trees.open import prefetch
 from downstream.trees.tree import Tree
 
 PARALLEL = 2_000_000  # bytes to judge before a second process pays
@@ -43,7 +42,7 @@ def audit(tree: Tree, scope: Scope, *, progress: Progress = SILENT) -> Audit:
     listed = list(tree.paths())
     sources = [path for path in listed if path.endswith(SUFFIXES)]
     scripts = [path for path in listed if path.endswith(".py")]
-    prefetch(tree, [*sources, *scripts])
+    _prefetch(tree, [*sources, *scripts])
     texts: dict[str, bytes] = {}
     with progress.task(f"read {tree.name}", len(sources) + len(scripts)) as task:
         for path in (*sources, *scripts):
@@ -64,6 +63,13 @@ def audit(tree: Tree, scope: Scope, *, progress: Progress = SILENT) -> Audit:
         guards=numbered(guards, scope.layout),
         coverage=Coverage(files=len(texts), scanned=len({path for _, path in work}), problems=tuple(sorted(problems))),
     )
+
+
+def _prefetch(tree: Tree, paths: Iterable[str]) -> None:
+    """Have a remote wheel fetch its members together (trees.open says the same; the bundle goes without it)."""
+    base = getattr(tree, "base", tree)
+    if hasattr(base, "prefetch"):
+        base.prefetch(paths)
 
 
 def numbered(guards: Iterable[Guard], layout: Layout) -> tuple[Guard, ...]:

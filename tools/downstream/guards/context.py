@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tree_sitter import Node, Parser
+    from tree_sitter import Node, Parser, Query
 
 _KERNEL = re.compile(r"\b(?:__global__|CUTLASS_GLOBAL)\b")
 _COMMENT_OR_STRING = re.compile(
@@ -42,28 +42,23 @@ def available() -> bool:
 
 
 @cache
-def _parser() -> Parser:
+def _parser() -> tuple[Parser, Query]:
     import tree_sitter
     import tree_sitter_cuda
 
-    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_cuda.language()))
+    language = tree_sitter.Language(tree_sitter_cuda.language())
+    return tree_sitter.Parser(language), tree_sitter.Query(language, "(function_definition) @function")
 
 
 def functions(text: str) -> tuple[Function, ...]:
     """The function definitions of a file, in the order they begin."""
+    from tree_sitter import QueryCursor
+
     content = text.encode("utf-8", "surrogateescape")
-    return tuple(_functions(_parser().parse(content).root_node, content))
-
-
-def _functions(root: Node, content: bytes) -> Iterator[Function]:
-    todo = [root]
-    while todo:
-        node = todo.pop()
-        if node.type == "function_definition":
-            found = _function(node, content)
-            if found is not None:
-                yield found
-        todo.extend(reversed(node.children))
+    parser, query = _parser()
+    nodes = QueryCursor(query).captures(parser.parse(content).root_node).get("function", [])
+    found = (_function(node, content) for node in sorted(nodes, key=lambda each: each.start_byte))
+    return tuple(each for each in found if each is not None)
 
 
 def _function(node: Node, content: bytes) -> Function | None:

@@ -43,8 +43,10 @@ class CudaFile:
     def guards(self) -> Iterable[Guard]:
         """Every branch that depends on the architecture, dead ones left out."""
         for branch in self.source.branches():
-            states = [self._definitions.file(self.path, target).state(branch) for target in self._question.asked]
-            if not any(state.architecture for state in states) or self._dead(branch):
+            asking = (ANY, self._question.references[0], self._question.targets[0])
+            if not any(self._definitions.file(self.path, each).state(branch).architecture for each in asking):
+                continue
+            if self._dead(branch):
                 continue
             guard = self._guard(branch)
             self._judged[id(branch)] = guard

@@ -87,7 +87,11 @@ class _Finder:
                 inner = (*owners, statement.name)
                 for decorator in statement.decorator_list:
                     yield from self._decorator(decorator, statement, inner)
-                yield from self.body(statement.body, statement, inner, names | _by_name(statement.body))
+                # What callers pass may be anything, whatever the body makes of it later.
+                given = {argument.arg for argument in ast.walk(statement.args) if isinstance(argument, ast.arg)}
+                known = names | _by_name(statement.body)
+                known = {name: values for name, values in known.items() if name not in given}
+                yield from self.body(statement.body, statement, inner, known)
                 return
             case ast.ClassDef():
                 attributes: dict[str, list[Assigned]] = {}

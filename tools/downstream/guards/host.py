@@ -9,7 +9,8 @@ from functools import cached_property
 
 from downstream.arches import ComputeCapability
 from downstream.guards import hardware
-from downstream.guards.assessment import RANGE, Assessment, assess
+from downstream.guards.abstract import RANGE
+from downstream.guards.assessment import Assessment, assess
 from downstream.guards.context import Function, available, code_only, enclosing, functions
 from downstream.guards.definitions import decode
 from downstream.guards.model import Class, Effect, Guard, Kind, Question

@@ -170,9 +170,13 @@ class Interpreter:
         module = self._predicates.module(self._path)
         for values in (scope.assigned.get(name), module.names.get(name) if module else None):
             if values and name not in self._following and len(values) <= RETURNS:
-                found = self._followed(name, values, scope)
-                if found != FREE:
+                found, asked = self._followed(name, values, scope)
+                # A constant list or number says what is compared with; a flag may be set elsewhere, too.
+                plain = isinstance(found, Const) and not isinstance(found.value, bool | str | None)
+                if plain or (asked and found != FREE):
                     return found
+                if asked and not (MAJOR.match(name) or _ARCH_NAME.match(name)):
+                    return FREE
         if MAJOR.match(name) and not _NOT_A_DEVICE.search(name):
             return self._met(Const(self._capability.major))
         if _ARCH_NAME.match(name):
@@ -187,17 +191,20 @@ class Interpreter:
         self.asked = True
         return value
 
-    def _followed(self, name: str, values: Iterable[Assigned], scope: Scope) -> Abstract:
+    def _followed(self, name: str, values: Iterable[Assigned], scope: Scope) -> tuple[Abstract, bool]:
+        """What the assignments of *name* make of it, and whether they ask for the architecture."""
         self._following.add(name)
+        before, self.asked = self.asked, False
         results = []
         for value in values:
             result = self.evaluate(value.value, scope)
             results.append(result if value.index is None else subscript(result, value.index))
+        asked, self.asked = self.asked, self.asked or before
         self._following.discard(name)
-        result = joined(results)
-        if isinstance(result, Const) and isinstance(result.value, str) and not names_architecture(result.value):
-            return FREE  # a backend that was chosen earlier: the choice is the gate, not its use
-        return result
+        found = joined(results)
+        if isinstance(found, Const) and isinstance(found.value, str) and not names_architecture(found.value):
+            return FREE, asked  # a backend that was chosen earlier: the choice is the gate, not its use
+        return found, asked
 
     def _attribute(self, node: ast.Attribute, scope: Scope) -> Abstract:
         name = node.attr
@@ -205,8 +212,8 @@ class Interpreter:
             full = f"self.{name}"
             values = scope.assigned.get(full)
             if values and full not in self._following:
-                found = self._followed(full, values, scope)
-                if found != FREE:
+                found, asked = self._followed(full, values, scope)
+                if asked:
                     return found
         if name in ("major", "minor"):
             if _NOT_A_DEVICE.search(ast.unparse(node.value)):
@@ -240,6 +247,7 @@ class Interpreter:
         call = Call(
             tuple(self.evaluate(each, scope) for each in node.args if not isinstance(each, ast.Starred)),
             {each.arg: self.evaluate(each.value, scope) for each in node.keywords if each.arg},
+            method=isinstance(node.func, ast.Attribute),
         )
         return self._met(self._predicates.call(name, self._capability, call, self._depth))
 

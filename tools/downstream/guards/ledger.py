@@ -10,22 +10,18 @@ from __future__ import annotations
 import datetime
 import fnmatch
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from downstream.errors import GuardError
-from downstream.guards.model import Guard
+from downstream.guards.model import Audit, Guard
 
 FILE = "guards.toml"
 SCHEMA = 1
 _TEXTS = ("reason", "hardware", "reviewer", "where", "fingerprint", "condition", "function", "kind")
 _NEEDED = ("reason", "reviewer", "date")
-HEAD = """\
-# Guards that were looked at and may stay, each with its reason. tools/audit.py holds the patched
-# release against it; `tools/audit.py review` adds entries, `review --prune` drops those whose guard is gone.
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,10 +82,18 @@ class Reading:
 def load(path: Path) -> Ledger:
     """Read a ledger; a missing file is an empty one. Raises GuardError with the entry at fault."""
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        return read(path.read_text(encoding="utf-8"), path)
     except FileNotFoundError:
         return Ledger(path=path)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
+    except (OSError, UnicodeDecodeError) as exc:
+        raise GuardError(str(path), str(exc)) from exc
+
+
+def read(text: str, path: Path) -> Ledger:
+    """The ledger that *text* holds; *path* is for messages. Raises GuardError."""
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as exc:
         raise GuardError(str(path), str(exc)) from exc
     if raw.get("schema") != SCHEMA:
         raise GuardError(str(path), f"schema is {raw.get('schema')!r}, this tool reads {SCHEMA}")
@@ -145,32 +149,27 @@ def hold(ledger: Ledger, guards: Iterable[Guard]) -> Reading:
     )
 
 
-def written(entries: Sequence[Entry], *, head: str = HEAD) -> str:
-    """A ledger file; the same entries give the same bytes."""
-    parts = [head.rstrip("\n"), f"schema = {SCHEMA}"]
-    for entry in entries:
-        lines = ["", "[[guard]]"]
-        if entry.fingerprint:
-            lines.append(f"fingerprint = {_quoted(entry.fingerprint)}")
-        if entry.where:
-            lines.append(f"where = {_quoted(entry.where)}")
-        if entry.paths:
-            lines.append(f"paths = [{', '.join(map(_quoted, entry.paths))}]")
-        lines += [
-            f"{key} = {_quoted(value)}"
-            for key, value in (("condition", entry.condition), ("function", entry.function), ("kind", entry.kind))
-            if value
-        ]
-        if entry.paths:
-            lines.append(f"covers = {entry.covers}")
-        lines.append(f"reason = {_quoted(entry.reason)}")
-        if entry.hardware:
-            lines.append(f"hardware = {_quoted(entry.hardware)}")
-        lines += [f"reviewer = {_quoted(entry.reviewer)}", f"date = {entry.date.isoformat()}"]
-        parts.append("\n".join(lines))
-    return "\n".join(parts) + "\n"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Covered:
+    """An audit with what is known about each of its concerns."""
+
+    audit: Audit
+    reading: Reading
+    patched: tuple[Guard, ...] = ()  # findings of the release that its series takes away
+
+    @property
+    def fine(self) -> bool:
+        """Whether somebody has looked at everything."""
+        return not self.reading.unreviewed and not self.reading.miscounted
 
 
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
-    return f'"{escaped}"'
+def covered(found: Audit, ledger: Ledger) -> Covered:
+    """Hold an audit against a ledger (an empty one: everything is unreviewed)."""
+    reading = hold(ledger, found.concerns)
+    guards = tuple(
+        replace(guard, covered_by=f"ledger: {reading.covered[guard.fingerprint].name}")
+        if guard.concern and guard.fingerprint in reading.covered
+        else guard
+        for guard in found.guards
+    )
+    return Covered(audit=replace(found, guards=guards), reading=reading)

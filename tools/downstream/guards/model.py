@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 
 from downstream.arches import Target
 from downstream.guards.macros import suffixes
@@ -49,7 +50,7 @@ class Effect(StrEnum):
     OTHER = "other"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Question:
     """Which architectures to compare: admitted on a *reference*, excluded on a *target*."""
 
@@ -57,11 +58,11 @@ class Question:
     targets: tuple[Target, ...]
     variants: bool = True  # whether suffixed builds (sm_100a, sm_120f) are asked about, too
 
-    @property
+    @cached_property
     def requested(self) -> tuple[Target, ...]:
         return tuple(dict.fromkeys((*self.references, *self.targets)))
 
-    @property
+    @cached_property
     def rounds(self) -> tuple[tuple[tuple[Target, ...], tuple[Target, ...]], ...]:
         """Like is compared with like: as requested, then the suffixed builds of each."""
         plain = (self.references, self.targets)
@@ -69,7 +70,15 @@ class Question:
             return (plain,)
         return (plain, (_suffixed(self.references), _suffixed(self.targets)))
 
-    @property
+    @cached_property
+    def variants_of(self) -> tuple[tuple[Target, tuple[Target, ...]], ...]:
+        """Each requested target with the suffixed builds that are asked about because of it."""
+        return tuple(
+            (plain, tuple(t for t in self.asked if t.capability == plain.capability and t not in self.requested))
+            for plain in self.requested
+        )
+
+    @cached_property
     def asked(self) -> tuple[Target, ...]:
         return tuple(dict.fromkeys(target for pair in self.rounds for side in pair for target in side))
 
@@ -109,6 +118,12 @@ class Guard:
     def concern(self) -> bool:
         """Whether somebody has to have looked at it."""
         return self.verdict_class in CONCERNS
+
+    @property
+    def where(self) -> str:
+        """For a reader: the place and the condition."""
+        condition = self.condition if len(self.condition) <= 100 else f"{self.condition[:99]}…"
+        return f"{self.path}:{self.line} {condition}"
 
     @property
     def fingerprint(self) -> str:

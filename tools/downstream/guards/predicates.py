@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from downstream.arches import ComputeCapability
-from downstream.guards.abstract import FREE, Abstract, Assigned, Call, Const, Open, joined
+from downstream.guards.abstract import FREE, RANGE, Abstract, Assigned, Call, Const, Open, joined
 
 DEPTH = 8  # calls into calls
 
@@ -44,6 +44,7 @@ class Definition:
 
     path: str
     node: FunctionNode | ast.expr
+    method: bool = False
 
 
 @dataclass(slots=True)
@@ -62,7 +63,8 @@ class Predicates:
     def __init__(self, texts: Mapping[str, bytes]) -> None:
         self._texts = texts
         self._modules: dict[str, Module | None] = {}
-        self._answers: dict[tuple[str, ComputeCapability], Abstract] = {}
+        self._answers: dict[tuple[str, bool, ComputeCapability], Abstract] = {}
+        self._telling: dict[tuple[Definition, ...], bool] = {}
 
     @staticmethod
     def asks(content: bytes) -> bool:
@@ -87,24 +89,34 @@ class Predicates:
 
     def call(self, name: str, capability: ComputeCapability, call: Call, depth: int) -> Abstract:
         """What calling *name* answers; of several definitions it is not known which is meant."""
+        known = self.definitions.get(name, ())
+        alike = tuple(one for one in known if one.method is call.method) or known
+        if not alike or depth > DEPTH:
+            return by_name(name, capability)
+        if call.positional or call.keywords:
+            result = self._defined(alike, capability, call, depth)
+        else:
+            key = (name, call.method, capability)
+            if key not in self._answers:
+                self._answers[key] = FREE  # what a circle of calls answers
+                self._answers[key] = self._defined(alike, capability, call, depth)
+            result = self._answers[key]
+        if result == FREE and STRICT.match(name) and not self._tells_apart(alike, depth):
+            # The definition asks somebody else (another library, a driver): its name is what is left.
+            return by_name(name, capability)
+        return result
+
+    def _defined(self, known: Iterable[Definition], capability: ComputeCapability, call: Call, depth: int) -> Abstract:
         from downstream.guards.interpreter import Interpreter
 
-        known = self.definitions.get(name, ())
-        if not known or depth > DEPTH:
-            return by_name(name, capability)
-        plain = not call.positional and not call.keywords
-        key = (name, capability)
-        if plain and key in self._answers:
-            return self._answers[key]
-        if plain:
-            self._answers[key] = FREE  # what a circle of calls answers
-        result = joined(Interpreter(self, one.path, capability, depth + 1).define(one.node, call) for one in known)
-        if result == FREE and STRICT.match(name):
-            # The definition asks somebody else (another library, a driver): its name is what is left.
-            result = by_name(name, capability)
-        if plain:
-            self._answers[key] = result
-        return result
+        return joined(Interpreter(self, one.path, capability, depth + 1).define(one.node, call) for one in known)
+
+    def _tells_apart(self, known: tuple[Definition, ...], depth: int) -> bool:
+        if known not in self._telling:
+            self._telling[known] = False
+            answers = {self._defined(known, capability, Call(), depth) for capability in RANGE}
+            self._telling[known] = len(answers) > 1
+        return self._telling[known]
 
 
 def by_name(name: str, capability: ComputeCapability) -> Abstract:
@@ -164,10 +176,11 @@ def _definitions(module: Module) -> Iterator[tuple[str, Definition]]:
     lines = module.text.split("\n")
     todo: list[ast.AST] = [module.tree]
     while todo:
-        for child in ast.iter_child_nodes(todo.pop()):
+        parent = todo.pop()
+        for child in ast.iter_child_nodes(parent):
             if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
                 if _mentions(lines, child):
-                    yield child.name, Definition(module.path, child)
+                    yield child.name, Definition(module.path, child, isinstance(parent, ast.ClassDef))
                 todo.append(child)
             elif isinstance(child, ast.ClassDef | ast.If | ast.Try | ast.With):
                 todo.append(child)

@@ -9,14 +9,15 @@ from collections.abc import Sequence
 
 from downstream.arches import ComputeCapability
 from downstream.guards import hardware
-from downstream.guards.abstract import Abstract, Arch, Const, Scope, compare
-from downstream.guards.assessment import RANGE, Assessment, assess, suspicion
+from downstream.guards.abstract import RANGE, Abstract, Arch, Const, Scope, compare
+from downstream.guards.assessment import Assessment, assess, suspicion
 from downstream.guards.gates import Gate, Role, gates
 from downstream.guards.interpreter import Interpreter, called
 from downstream.guards.model import Class, Effect, Guard, Kind, Question, Verdict
 from downstream.guards.predicates import NAMED, PREDICATE, Predicates
 from downstream.guards.values import FALSE, TRUE, Value, unknown
 
+_PREDICATES = re.compile(r"\b_?(?:is|has|supports?)_\w*?(?:sm_?\d|blackwell|hopper)\w*", re.IGNORECASE)
 _TALK = frozenset(
     {"warning", "info", "debug", "warning_once", "info_once", "error", "log", "print", "warn", "exception"}
 )
@@ -141,7 +142,7 @@ class _Judge:
             return found[0] if all(found) else hardware.needs(names)
         if self._inverted or gate.role is Role.ASSERT:
             return hardware.needs([*names, _text(gate.statement) if gate.statement else ""])
-        return hardware.needs([gate.name, *_other_words(gate), *names])
+        return hardware.needs([*_other_words(gate), *names])
 
     def _only_names(self) -> bool:
         """Whether the gate is the definition of a predicate, or a constant named after one."""
@@ -266,7 +267,8 @@ def _module_name(node: ast.AST) -> list[str]:
 
 
 def _text(node: ast.AST) -> str:
-    return ast.unparse(node)
+    """The code of *node* without the names of predicates: what is asked is no evidence for the answer."""
+    return _PREDICATES.sub("", ast.unparse(node))
 
 
 def _other_words(gate: Gate) -> list[str]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from downstream.guards.coverage import Covered
 from downstream.guards.difference import Difference
-from downstream.guards.ledger import Entry
+from downstream.guards.ledger import Covered, Entry
 from downstream.guards.model import Guard
 from downstream.report.json import SCHEMA, dumps
 

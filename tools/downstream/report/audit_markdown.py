@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from downstream.guards.coverage import Covered
 from downstream.guards.difference import Difference
+from downstream.guards.ledger import Covered
 from downstream.guards.model import Guard
 from downstream.report.audit_text import MEANING, ORDER
 from downstream.report.markdown import code, escaped

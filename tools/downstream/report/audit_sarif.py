@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from downstream.guards.coverage import Covered
+from downstream.guards.ledger import Covered
 from downstream.guards.model import CONCERNS, Class, Guard
 from downstream.report.audit_json import listed
 from downstream.report.audit_text import MEANING, verdicts

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from downstream.guards.coverage import Covered
 from downstream.guards.difference import Difference
+from downstream.guards.ledger import Covered
 from downstream.guards.model import Audit, Class, Guard
 from downstream.report.context import printable
 from downstream.report.wording import counted
