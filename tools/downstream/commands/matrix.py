@@ -1,0 +1,160 @@
+"""tools/matrix.py: every hunk of a series on every release of its upstream."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from downstream import pins as pinned
+from downstream.cli import FINDINGS, OK, add_common_options, colour_wanted, parser
+from downstream.errors import UsageError, WriteError
+from downstream.pins import Pins
+from downstream.queue.matrix import Matrix, chosen, matrix
+from downstream.queue.plan import Plan
+from downstream.queue.target import Target
+from downstream.report.matrix.document import Culprits, document
+from downstream.report.terminal import progress
+from downstream.trees.cache import default_folder
+from downstream.trees.releases import listing
+from downstream.trees.session import Session
+
+DESCRIPTION = """\
+Place every hunk of a line's series on every release, and say in which releases
+it applies, since when it does not, and what ended it.
+
+Only the files that the series touches are read of each release. What was
+judged once is kept in the cache, by content.
+
+exit codes: 0 the newest release takes the whole series, 1 it does not,
+2 could not do it
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    options = parser("matrix", DESCRIPTION)
+    options.add_argument("--line", metavar="LINE", help="the line (default: the first in VERSIONS.toml)")
+    options.add_argument("--upstream", action="append", default=[], metavar="NAME", help="default: each of the line")
+    options.add_argument(
+        "--releases",
+        metavar="SPECIFIER",
+        help="which releases, e.g. '>=0.6,<0.7' (default: from two before the pin on)",
+    )
+    options.add_argument("--pre", action="store_true", help="pre-releases, too")
+    options.add_argument(
+        "--git",
+        action="append",
+        default=[],
+        metavar="NAME=FOLDER",
+        help="a clone of an upstream's repository: name the commit and pull request that ended a hunk",
+    )
+    formats = options.add_argument_group("formats (default: text)")
+    formats.add_argument("--markdown", action="store_true", help="the answer as Markdown")
+    formats.add_argument(
+        "--html", type=Path, metavar="FILE", help="also write the page, one file that needs no network"
+    )
+    formats.add_argument("--svg", type=Path, metavar="FILE", help="also write the map as a picture")
+    add_common_options(options)
+    return options
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    options = build_parser().parse_args(argv)
+    if options.json and options.markdown:
+        raise UsageError("--json --markdown", "stdout holds one format", "choose one of them")
+    pins = pinned.load(options.root.resolve(), satisfied=False)
+    with Session(default_folder(), options.offline, progress(quiet=options.quiet)) as session:
+        plans = [_plan(pins, name, options, session) for name in _upstreams(pins, options)]
+        matrices = [_matrix(plan, options, session) for plan in plans]
+        found = document(matrices, culprit=_culprits(plans, options.git))
+    if options.svg:
+        from downstream.report.matrix import svg
+
+        _write(options.svg, svg.render(found))
+    if options.html:
+        from downstream.report.matrix import page
+
+        _write(options.html, page.render(found))
+    sys.stdout.write(_rendered(found, options))
+    return OK if found["ok"] else FINDINGS
+
+
+def _line(pins: Pins, options: argparse.Namespace) -> str:
+    return str(options.line or next(iter(pins.lines)))
+
+
+def _upstreams(pins: Pins, options: argparse.Namespace) -> list[str]:
+    pinned_ones = pins.line(_line(pins, options)).pins
+    return list(dict.fromkeys(options.upstream)) or list(pinned_ones)
+
+
+def _plan(pins: Pins, upstream: str, options: argparse.Namespace, session: Session) -> Plan:
+    pin = pins.pin(_line(pins, options), upstream)
+    plan = Plan.make(pins, pin.line, Target(pin.upstream, pin.version), session)
+    plan.verify_base()
+    return plan
+
+
+def _matrix(plan: Plan, options: argparse.Namespace, session: Session) -> Matrix:
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    try:
+        asked = SpecifierSet(options.releases) if options.releases else None
+    except InvalidSpecifier as exc:
+        raise UsageError(options.releases, "is no version specifier (PEP 440)", "write it as '>=0.6,<0.7'") from exc
+    published = listing(plan.pin.upstream.package, session=session)
+    releases = chosen(published.releases, plan.pin.version, asked, pre=options.pre)
+    if not releases:
+        raise UsageError(options.releases, f"admits no release of {plan.pin.upstream.name}", "widen it, or add --pre")
+    return matrix(plan, releases, session.progress, unversioned=published.skipped)
+
+
+def _culprits(plans: Sequence[Plan], asked: Sequence[str]) -> dict[str, Culprits]:
+    found: dict[str, Culprits] = {}
+    for text in asked:
+        name, equals, folder = text.partition("=")
+        plan = next((plan for plan in plans if plan.pin.upstream.name == name), None)
+        if not equals or plan is None:
+            names = ", ".join(plan.pin.upstream.name for plan in plans)
+            raise UsageError(
+                f"--git {text}", "names no upstream and folder", f"write NAME=FOLDER, NAME one of: {names}"
+            )
+        found[name] = _culprit(plan, Path(folder))
+    return found
+
+
+def _culprit(plan: Plan, folder: Path) -> Culprits:
+    from downstream.queue.culprit import History
+    from downstream.trees.git import git_folder
+
+    if git_folder(folder) is None:
+        raise UsageError(f"--git {folder}", "is no git repository", "name a clone, bare or not")
+    history = History(folder, plan.pin.upstream, plan.patches, plan.base)
+
+    def asked(place: Any, life: Any) -> Any:
+        return history.culprit(place, life.before, life.ended) if life.before and life.ended else None
+
+    return asked
+
+
+def _rendered(found: dict[str, Any], options: argparse.Namespace) -> str:
+    if options.json:
+        from downstream.report import json
+
+        return json.dumps(found)
+    if options.markdown:
+        from downstream.report.matrix import markdown
+
+        return markdown.render(found)
+    from downstream.report.matrix import text
+
+    return text.render(found, colour=colour_wanted(options.color, sys.stdout), verbose=options.verbose)
+
+
+def _write(path: Path, content: str) -> None:
+    try:
+        path.write_text(content, encoding="utf-8", errors="backslashreplace")
+    except OSError as exc:
+        raise WriteError(str(path), exc.strerror or str(exc), "name a file in a folder that can be written") from exc

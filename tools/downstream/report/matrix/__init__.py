@@ -1,0 +1,1 @@
+"""The matrix for people and programs: one document, several writers."""
