@@ -529,6 +529,23 @@ def test_drop_renews_what_follows(run: Run, overlay: Path) -> None:
     assert state(overlay) == {"series": b"# ours\nsecond.patch # next\n", "second.patch": SECOND}
 
 
+def test_drop_does_not_confuse_look_alikes(run: Run, overlay: Path) -> None:
+    alike = b"".join(b"kernel_%d\na\nb\nc\nold\nd\ne\nf\n" % n for n in range(13))
+    parts = alike.split(b"old\n")
+    more = b"// more\n" * 8  # the height of one look-alike
+    home = overlay / "patches/stable/up"
+    add = unified(None, "up/k.cu", None, alike)
+    shift = unified("up/k.cu", "up/k.cu", alike, more + alike)
+    changed = b"old\n".join(parts[:4]) + b"new\n" + b"old\n".join(parts[4:])
+    (home / "first.patch").write_bytes(HEAD % b"add" + add)
+    (home / "second.patch").write_bytes(HEAD % b"shift" + shift)
+    (home / "third.patch").write_bytes(HEAD % b"third" + unified("up/k.cu", "up/k.cu", more + alike, more + changed))
+    (home / "series").write_bytes(b"first.patch\nsecond.patch\nthird.patch\n")
+    code, out, _ = run("drop", "second", "--root", overlay)
+    assert code == OK, out
+    assert state(overlay)["third.patch"] == HEAD % b"third" + unified("up/k.cu", "up/k.cu", alike, changed)
+
+
 def test_drop_of_what_a_later_patch_needs_is_refused(run: Run, overlay: Path) -> None:
     needs = HEAD % b"second" + unified("up/f.c", "up/f.c", lines(n10="ten"), lines(n10="TEN"))
     (overlay / "patches/stable/up/second.patch").write_bytes(needs)

@@ -242,6 +242,22 @@ def test_only_line_numbers_move_where_an_earlier_patch_grows(desk: Callable[...,
     assert parse(first, name="x").files[0].hunks[0].new[0] == b"0\n"
 
 
+def test_line_numbers_move_among_look_alikes_too(desk: Callable[..., Desk]) -> None:
+    alike = b"".join(b"guard\n{\nold\n}\n\n" for _ in range(13))
+    first = unified(None, "k.cu", None, alike)
+    fourth = alike.split(b"old\n")
+    changed = b"old\n".join(fourth[:4]) + b"new\n" + b"old\n".join(fourth[4:])
+    second = unified("k.cu", "k.cu", alike, changed).replace(b" @@ old\n", b" @@ kernel of ours\n")
+    assert b"kernel of ours" in second
+    one = desk({"first.patch": header("first") + first, "second.patch": header("second") + second})
+    one.checkout()
+    one.git("rebase", "--interactive", "release", editor="sed -i '1s/^pick/edit/'")
+    one.commit("k.cu", b"// more\n" + alike, "--amend", "--no-edit")
+    one.git("rebase", "--continue")
+    content = one.export().patches[1].content
+    assert content == header("second") + second.replace(b"-15,7 +15,7", b"-16,7 +16,7")
+
+
 def test_a_changed_file_leaves_the_bytes_of_the_others(desk: Callable[..., Desk]) -> None:
     one = desk({"sub/second.patch": SECOND.replace(b"ten\n", b"10\n")})
     one.checkout()

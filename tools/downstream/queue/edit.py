@@ -55,13 +55,23 @@ def settle(series: Series, entries: Sequence[SeriesEntry], tree: Tree, given: Ma
     """Push *entries* in order over *tree* and renew the line numbers of those that moved.
 
     *given* holds the content of patches that are new or changed; the others
-    are read. Patches of the series that *entries* leaves out are deleted.
+    are read, and stand in the order of the series. Patches of the series that
+    *entries* leaves out are deleted. What stands now is the map by which the
+    others find their new lines, so look-alikes are not confused.
     """
-    run = Push.over(tree)
+    before, after = Side(tree), Side(tree)
+    waiting = list(series.entries)
     contents: dict[str, bytes | None] = {}
     results = []
     for entry in entries:
-        content = given[entry.name] if entry.name in given else series.read(entry)
+        if entry.name in given:
+            content = given[entry.name]
+            run = Push(after, None, [], set())
+        else:
+            content = series.read(entry)
+            while waiting and (passed := waiting.pop(0)).name != entry.name:
+                Push(before, None, [], set()).step(series.patch(passed))
+            run = Push(after, before, [], set())
         pushed = run.step(parse(content, name=entry.name, strip=entry.strip))
         results.append(pushed.result)
         renewed = refresh(pushed) if pushed.result.fine else content

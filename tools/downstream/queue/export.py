@@ -11,7 +11,7 @@ from pathlib import Path
 from downstream.errors import StateError
 from downstream.patches.parse import parse
 from downstream.patches.series import Series, SeriesEntry
-from downstream.patches.text import FilePatch, Patch
+from downstream.patches.text import FilePatch, Hunk, Patch
 from downstream.patches.unified import unified
 from downstream.placing.push import Push
 from downstream.placing.refresh import refresh
@@ -116,7 +116,7 @@ def diff_of(changes: Sequence[Change], old: Patch | None) -> bytes:
         if change is None:
             continue
         part = Patch(name=old.name, header=b"", files=files)
-        kept = _same_effect([change], part)
+        kept = _same_effect([change], part) or _same_lines(change, files)
         parts.append(_written(change) if kept is None else kept)
     return b"".join(parts) + b"".join(_written(left[path]) for path in sorted(left))
 
@@ -148,6 +148,32 @@ def _same_effect(changes: Sequence[Change], old: Patch) -> bytes | None:
         if made != after.get(path):
             return None
     return refresh(pushed)
+
+
+def _same_lines(change: Change, files: tuple[FilePatch, ...]) -> bytes | None:
+    """Return the one file patch with new line numbers where nothing else of it would change.
+
+    Among look-alikes the text alone does not tell where a hunk went; the commit does.
+    """
+    if len(files) != 1:
+        return None
+    (old,) = files
+    made = parse(_written(change), name="export").files
+    if len(made) != 1 or _but_numbers(made[0]) != _but_numbers(old):
+        return None
+    hunks = [_renumbered(hunk, new) for hunk, new in zip(old.hunks, made[0].hunks, strict=True)]
+    return old.raw_header + b"".join(hunks) + old.trailer
+
+
+def _but_numbers(file: FilePatch) -> tuple[object, ...]:
+    bodies = [hunk.body for hunk in file.hunks]
+    return file.kind, file.old_path, file.new_path, file.old_mode, file.new_mode, bodies
+
+
+def _renumbered(old: Hunk, new: Hunk) -> bytes:
+    if (old.old_start, old.new_start) == (new.old_start, new.new_start):
+        return old.raw
+    return new.raw.partition(b" @@")[0] + b" @@" + old.raw.partition(b" @@")[2]
 
 
 def _by_path(patch: Patch) -> Iterator[tuple[str, tuple[FilePatch, ...]]]:
