@@ -71,12 +71,14 @@ def identity(installed: Installation, paths: list[str]) -> list[Finding]:
     reinstall = f"pip install --force-reinstall --no-deps {PACKAGE}=={installed.version} --index-url YOUR-INDEX"
     if installed.ours:
         ancestor, patches = _sbom(installed)
-        facts.update(ancestor=ancestor, patches=patches)
+        facts.update(ancestor=ancestor and ancestor.get("purl"), patches=patches)
         if ancestor is None:
             text = f"{PACKAGE} {installed.version} has no SBOM that says what it was built from"
             findings.append(Finding("build", Level.PROBLEM, text, reinstall, facts))
         else:
-            text = f"{PACKAGE} {installed.version}: {ancestor} with {len(patches)} patches"
+            text = (
+                f"{PACKAGE} {installed.version}: {ancestor['name']} {ancestor['version']} with {len(patches)} patches"
+            )
             findings.append(Finding("build", Level.OK, text, facts=facts))
     else:
         text = f"{PACKAGE} {installed.version} is not an SM120 build"
@@ -94,17 +96,16 @@ def identity(installed: Installation, paths: list[str]) -> list[Finding]:
     return findings
 
 
-def _sbom(installed: Installation) -> tuple[str | None, list[str]]:
-    """Return the ancestor's purl and the names of the patches, from a CycloneDX document in ``sboms/``."""
+def _sbom(installed: Installation) -> tuple[dict[str, Any] | None, list[str]]:
+    """Return the ancestor and the names of the patches, from a CycloneDX document in ``sboms/``."""
     for file in installed.distribution.files or []:
         if len(file.parts) == 3 and file.parts[0].endswith(".dist-info") and file.parts[1] == "sboms":
             try:
                 document = json.loads(Path(str(file.locate())).read_text(encoding="utf-8"))
                 component = document["metadata"]["component"]
                 pedigree = component["pedigree"]
-                ancestor = pedigree["ancestors"][0]
-                named = ancestor.get("purl") or f"{ancestor['name']} {ancestor['version']}"
-                return str(named), [_patch_name(patch, n) for n, patch in enumerate(pedigree.get("patches", []), 1)]
+                ancestor = {"name": "?", "version": "?", **pedigree["ancestors"][0]}
+                return ancestor, [_patch_name(patch, n) for n, patch in enumerate(pedigree.get("patches", []), 1)]
             except (OSError, ValueError, KeyError, IndexError, TypeError):
                 continue
     return None, []
@@ -210,7 +211,9 @@ def _cubin(installed: Installation, paths: list[str]) -> Finding:
     public = public_of(installed.version)
     if version in (installed.version, public):
         return Finding("cubin", Level.OK, f"flashinfer-cubin {version} pairs with it", facts=facts)
-    text = f"flashinfer-cubin {version} does not pair with {PACKAGE} {installed.version}, which refuses to import with it"
+    text = (
+        f"flashinfer-cubin {version} does not pair with {PACKAGE} {installed.version}, which refuses to import with it"
+    )
     return Finding("cubin", Level.PROBLEM, text, f"pip install flashinfer-cubin=={public}", facts)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import random
 import subprocess
 from dataclasses import dataclass
 from typing import Any
@@ -83,7 +84,7 @@ class Driver:
         With *source* equal to *target* the copy stays on the device. May hang
         where an IOMMU translates peer addresses: run it in a process of its own.
         """
-        pattern = bytes((index * 167 + source * 31 + target * 7 + (index >> 8)) & 0xFF for index in range(SIZE))
+        pattern = random.Random(source * 64 + target).randbytes(SIZE)
         contexts = {number: self._context(number) for number in {source, target}}
         if source != target:
             self._enter(contexts[target])
