@@ -37,9 +37,9 @@ def check_series(session: nox.Session) -> None:
 
 @nox.session
 def network_tests(session: nox.Session) -> None:
-    """The tests that need the configured package index."""
+    """The tests that need the configured package index; ``-- -m "network and slow"`` for those of gigabytes."""
     session.install("-e", ".[test]")
-    session.run("pytest", "-m", "network and not nvcc and not gpu", *session.posargs)
+    session.run("pytest", "-m", "network and not slow and not nvcc and not gpu", *session.posargs)
 
 
 @nox.session

@@ -189,6 +189,43 @@ def test_the_wheel_is_what_the_patched_sdist_builds(
     assert code_of(other) == code_of(built["flashinfer"].path)
 
 
+WHOLE = """
+    import flashinfer
+    from flashinfer.jit import env
+    from flashinfer.jit.comm import gen_trtllm_comm_module
+    print(flashinfer.__version__, env.FLASHINFER_CUBIN_DIR)
+    print(*gen_trtllm_comm_module().extra_cuda_cflags)
+"""
+
+
+@pytest.mark.slow
+def test_the_whole_package_imports_with_its_real_dependencies(
+    built: Mapping[str, Built], line: Line, tmp_path: Path
+) -> None:
+    """Two gigabytes: torch, the CUTLASS DSL and the cubins, in an environment of its own."""
+    pin = line.pins["flashinfer"]
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    install = [
+        python,
+        "-m",
+        "pip",
+        "-q",
+        "install",
+        built["flashinfer"].path,
+        f"flashinfer-cubin=={pin.version}",
+        "torch",
+    ]
+    subprocess.run(list(map(str, install)), check=True)
+    environment = os.environ | {"FLASHINFER_CUDA_ARCH_LIST": "12.0f", "HOME": str(tmp_path)}
+    script = [str(python), "-c", textwrap.dedent(WHOLE)]
+    done = subprocess.run(script, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    said, flags = done.stdout.splitlines()[-2:]
+    assert said.startswith(f"{pin.local_version} {tmp_path / 'venv'}")
+    assert "arch=compute_120f,code=sm_120f" in flags
+
+
 def code_of(wheel: Path) -> dict[str, str]:
     """Return the digest of every member outside the dist-info folder."""
     with zipfile.ZipFile(wheel) as archive:
