@@ -43,6 +43,27 @@ def network_tests(session: nox.Session) -> None:
 
 
 @nox.session
+def index_tests(session: nox.Session) -> None:
+    """The requirement table in full, nginx, and uploads: real clients and servers on this machine. Needs nginx."""
+    session.install("-e", ".[test]")
+    session.run("pytest", "-m", "slow and not network and not nvcc and not gpu", "tests/index", *session.posargs)
+
+
+@nox.session
+def publish_index(session: nox.Session) -> None:
+    """Wheels into an index: ``-- WHEELS INDEX``, by default dist/stable and dist/index."""
+    session.install("-e", ".[index]")
+    session.run("python", "tools/index.py", "publish", *(session.posargs or ("dist/stable", "dist/index")))
+
+
+@nox.session
+def serve_index(session: nox.Session) -> None:
+    """One index URL on this machine, until ^C: ``-- INDEX [OPTIONS]``, by default dist/index."""
+    session.install("-e", ".[index]")
+    session.run("python", "tools/index.py", "serve", *(session.posargs or ("dist/index",)))
+
+
+@nox.session
 def prove_kernels(session: nox.Session) -> None:
     """The proof in machine code. ``-- --fast`` compares preprocessed text instead: seconds, no compiler."""
     session.install("-e", ".")
