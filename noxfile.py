@@ -39,7 +39,8 @@ def check_series(session: nox.Session) -> None:
 def network_tests(session: nox.Session) -> None:
     """The tests that need the configured package index; ``-- -m "network and slow"`` for those of gigabytes."""
     session.install("-e", ".[test]")
-    session.run("pytest", "-m", "network and not slow and not nvcc and not gpu", *session.posargs)
+    words = ("-m", "network and not slow and not nvcc and not gpu")
+    session.run("pytest", "-n", "auto", "--dist", "worksteal", *words, *session.posargs)
 
 
 @nox.session
