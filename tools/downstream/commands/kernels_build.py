@@ -80,7 +80,8 @@ def _build(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="kernels-build-") as name:
         wheel = options.wheel or _patched_wheel(options, line, Path(name))
         place = out / f"kernels-{shard.index}-of-{shard.count}" if shard.count > 1 else Path(name) / "modules"
-        with installed_wheel(python, wheel) as env:
+        inherited = os.environ.get("PYTHONPATH", "") if options.python else ""
+        with installed_wheel(python, wheel, inherited=inherited) as env:
             built = build(
                 env,
                 toolchain,

@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any
 
 from downstream.errors import OfflineError, ToolchainError, UsageError
 from downstream.kernels.toolchain import environment
@@ -30,7 +30,8 @@ class BuildEnvironment:
     """An interpreter with the generator's requirements, and a folder with one FlashInfer wheel unpacked."""
 
     python: Path
-    site: Path  # where the wheel is installed: goes on PYTHONPATH
+    site: Path  # where the wheel is installed
+    path: str  # PYTHONPATH: the site, and what the interpreter's owner had there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,13 +75,17 @@ def interpreter(
 
 
 @contextlib.contextmanager
-def installed_wheel(python: Path, wheel: Path) -> Any:
-    """Yield a BuildEnvironment that holds *wheel* alone beside the requirements; it goes with the block."""
+def installed_wheel(python: Path, wheel: Path, *, inherited: str = "") -> Iterator[BuildEnvironment]:
+    """Yield a BuildEnvironment that holds *wheel* alone beside the requirements; it goes with the block.
+
+    *inherited* is a PYTHONPATH that *python* finds the requirements by.
+    """
     site = Path(mkdtemp(prefix="flashinfer-"))
     try:
         command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
         _run([*command, "--no-index", "--no-compile", "--target", str(site), str(wheel)], "pip")
-        yield BuildEnvironment(python=python, site=site)
+        path = os.pathsep.join([str(site), *([inherited] if inherited else [])])
+        yield BuildEnvironment(python=python, site=site, path=path)
     finally:
         shutil.rmtree(site, ignore_errors=True)
 
@@ -91,7 +96,7 @@ def specs(env: BuildEnvironment, modules: Sequence[str], variables: Mapping[str,
     Raises UsageError for a name it has no generator for, ToolchainError where a generator refuses.
     """
     command = [str(env.python), "-P", str(GENERATOR), *modules]
-    text = _run(command, "generator", {**variables, "PYTHONPATH": str(env.site)})
+    text = _run(command, "generator", {**variables, "PYTHONPATH": env.path})
     answer = json.loads(text[text.index("{") :])
     if answer["unknown"]:
         near = [name for name in answer["known"] if re.search("comm|moe|norm|gemm", name)]

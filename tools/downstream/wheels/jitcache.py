@@ -86,7 +86,7 @@ def granted(wheel: Path) -> tuple[str, tuple[str, ...]]:
         last = (ran.stderr.strip() or "it said nothing").splitlines()[-1]
         raise ToolchainError(wheel.name, f"auditwheel: {last}", step)
     said = json.loads(ran.stdout)
-    return said["sym_policy"], tuple(sorted(said["external_libs"]))
+    return said["sym_tag"], tuple(sorted(said["external_libs"]))
 
 
 def _written(part: Part, folder: Path, platform: str, epoch: int) -> Path:
