@@ -154,6 +154,7 @@ def test_bodies(body: bytes, pairs: list[tuple[str, bytes]]) -> None:
         (b"--- a/x\n+++ b/x\nno hunk follows\n\n", b""),
         (b"", b"-- \n2.39.5\n\n"),
         (b"", b"--\n2.39.5\n"),
+        (b"", b"---\ntg: (9a079e2..) t/thread-cancel (depends on: baseline)\n"),
         (b"", b"\n\nFrom 123\nSubject: next\n\n+1 from me\n---\n f | 2 +-\n\n"),
     ],
 )
@@ -180,6 +181,7 @@ def test_crlf_patch_keeps_its_bytes_and_says_so() -> None:
         pytest.param(HUNK + b" more\n", 6, 1, "goes on", id="longer, context"),
         pytest.param(HUNK + b"+more\n", 6, 1, "goes on", id="longer, added"),
         pytest.param(HUNK + b"-- x\n", 6, 1, "goes on", id="longer, removed"),
+        pytest.param(HUNK + b"---\n+++\n", 6, 1, "goes on", id="longer, two dashes removed"),
         pytest.param(HUNK + b"\n+more\n", 7, 1, "goes on", id="longer after a blank line"),
         pytest.param(HUNK + b"\n@@ -5 +5 @@\n-a\n+b\n", 7, 1, "goes on", id="a hunk after a gap"),
         pytest.param(HUNK + b"prose\n@@ -5 +5 @@\n-a\n+b\n", 7, 0, "without a file header", id="a hunk after prose"),

@@ -157,7 +157,11 @@ def _missing(old_left: int, new_left: int) -> str:
 
 
 def _check_with_unidiff(hunks: Sequence[Hunk], *, patch: str, path: str) -> None:
-    """Let unidiff read the same hunks; it must find the same lines, and every byte in one of them."""
+    """Let unidiff read the same hunks; it must find as many lines of each kind, and every line in one of them.
+
+    It is asked for counts only: its values are the lines we feed it, and
+    keeping them would cost three quarters of the time a series takes to read.
+    """
     from unidiff.errors import UnidiffParseError
     from unidiff.patch import PatchSet
 
@@ -165,25 +169,23 @@ def _check_with_unidiff(hunks: Sequence[Hunk], *, patch: str, path: str) -> None
     for hunk in hunks:
         fed += _fed(hunk)
     try:
-        files = PatchSet(fed)
+        files = PatchSet(fed, metadata_only=True)
     except UnidiffParseError as exc:
-        raise MalformedError(
-            f"unidiff cannot read it: {str(exc).strip()}", patch=patch, path=path, line=hunks[0].at
-        ) from exc
+        problem = f"unidiff cannot read it: {str(exc).strip()}"
+        raise MalformedError(problem, patch=patch, path=path, line=hunks[0].at) from exc
     theirs = [hunk for file in files for hunk in file]
     if len(files) != 1 or len(theirs) != len(hunks):
         raise MalformedError("unidiff reads another number of hunks", patch=patch, path=path, line=hunks[0].at)
     for ours, their in zip(hunks, theirs, strict=True):
-        numbers = (their.source_start, their.source_length, their.target_start, their.target_length)
-        signs = [line.line_type for line in their if line.line_type != "\\"]
-        values = "".join([line.value for line in their if line.line_type != "\\"])
-        # unidiff leaves the LF on a line that the marker says has none.
-        expected = b"".join([line if line.endswith(b"\n") else line + b"\n" for _, line in ours.body])
+        signs = [sign for sign, _ in ours.body]
         if (
-            numbers != (ours.old_start, ours.old_count, ours.new_start, ours.new_count)
-            or signs != [sign for sign, _ in ours.body]
-            or values != expected.decode("latin-1")
-        ):
+            their.source_start,
+            their.source_length,
+            their.target_start,
+            their.target_length,
+            their.removed,
+            their.added,
+        ) != (ours.old_start, ours.old_count, ours.new_start, ours.new_count, signs.count("-"), signs.count("+")):
             raise MalformedError("unidiff reads other lines", patch=patch, path=path, hunk=ours.number, line=ours.at)
 
 

@@ -119,11 +119,10 @@ def _check_trailer(lines: list[bytes], start: int, end: int, *, name: str, path:
 
 
 def _signs_off(lines: list[bytes], index: int) -> bool:
-    """Whether a mail signature begins here: ``-- ``, or what is left of it once an editor took the space."""
+    """Whether a mail signature (``-- ``, or ``--`` once an editor took the space) or TopGit's rule (``---``) is here."""
     line = lines[index].rstrip(b"\r\n")
-    return line == b"-- " or (
-        line == b"--" and lines[index + 1 : index + 2] != [] and lines[index + 1][:1] not in _BODY
-    )
+    following = lines[index + 1][:1] if index + 1 < len(lines) else b"+"
+    return line == b"-- " or (line in (b"--", b"---") and following not in _BODY)
 
 
 def _refused(text: bytes, name: str, *, first: int, loose: bool = False) -> MalformedError | None:
