@@ -119,7 +119,7 @@ def _check_trailer(lines: list[bytes], start: int, end: int, *, name: str, path:
 
 
 def _signs_off(lines: list[bytes], index: int) -> bool:
-    """Whether a mail signature (``-- ``, or ``--`` once an editor took the space) or TopGit's rule (``---``) is here."""
+    """Whether a mail signature (``-- ``, or ``--`` once an editor took the space) or TopGit's ``---`` is here."""
     line = lines[index].rstrip(b"\r\n")
     following = lines[index + 1][:1] if index + 1 < len(lines) else b"+"
     return line == b"-- " or (line in (b"--", b"---") and following not in _BODY)
