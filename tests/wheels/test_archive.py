@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import io
+import os
 import zipfile
 import zlib
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -171,6 +173,46 @@ def test_sizes_and_offsets_beyond_the_limit_go_to_zip64(tmp_path: Path, limit: i
         assert archive.getinfo("last").external_attr >> 16 == 0o100755
     ours = open_archive(target)
     assert [ours.read(name) for name in ours.entries] == [b"1" * 50, b"0123456789" * 100, b"3" * 500]
+
+
+def test_a_member_copied_by_its_header_is_as_one_written_anew(tmp_path: Path) -> None:
+    """The writer takes over what it can of a header; that must not show."""
+    source = tmp_path / "source.zip"
+    with zipfile.ZipFile(source, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in ("a.py", "long/name.py", "\u00e9.py"):
+            archive.writestr(name, name * 50)
+        archive.writestr("stored", b"x", zipfile.ZIP_STORED)
+    theirs = open_archive(source)
+    written = []
+    for entries in (theirs.entries.values(), [entry._replace(head=b"") for entry in theirs.entries.values()]):
+        out = io.BytesIO()
+        writer = ArchiveWriter(out, epoch=1767225600)
+        for entry in entries:
+            writer.copy(entry, entry.name, theirs.raw(entry))
+            writer.copy(entry, f"renamed/{entry.name}", theirs.raw(entry))
+        writer.finish()
+        written.append(out.getvalue())
+    assert written[0] == written[1]
+    assert zipfile.ZipFile(io.BytesIO(written[0])).testzip() is None
+
+
+def test_a_write_that_the_system_cuts_short_is_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def members(stream: BinaryIO) -> None:
+        writer = ArchiveWriter(stream, epoch=EPOCH)
+        for number in range(5):
+            writer.store(f"{number}", bytes([number]) * 1000)
+        writer.finish()
+
+    memory = io.BytesIO()
+    members(memory)
+    whole_write, whole_writev = os.write, os.writev
+    for most in (1, 37, 1030, 2500):
+        monkeypatch.setattr(os, "writev", lambda fd, pieces, most=most: whole_write(fd, b"".join(pieces)[:most]))
+        monkeypatch.setattr(os, "write", lambda fd, piece, most=most: whole_write(fd, piece[: max(most, 100)]))
+        with whole(tmp_path / "w.zip") as stream:
+            members(stream)
+        assert (tmp_path / "w.zip").read_bytes() == memory.getvalue()
+    monkeypatch.setattr(os, "writev", whole_writev)
 
 
 def test_more_members_than_sixteen_bits_count(tmp_path: Path) -> None:

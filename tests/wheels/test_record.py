@@ -24,3 +24,14 @@ def test_only_rows_that_can_be_taken_at_their_word_are_read() -> None:
         f"nosize,{GOOD},\ntwice,{GOOD},0\ntwice,{GOOD},1\ntwice,{GOOD},0\nshort,{GOOD}\n\nx.dist-info/RECORD,,\n"
     )
     assert read_rows(text.encode()) == {"good": Row("good", GOOD, 0)}
+
+
+def test_a_usual_record_and_an_odd_one_are_read_alike() -> None:
+    usual = f"a.py,{GOOD},0\nb/c.py,{GOOD},17\nx.dist-info/RECORD,,\n"
+    rows = read_rows(usual.encode())
+    assert rows == {"a.py": Row("a.py", GOOD, 0), "b/c.py": Row("b/c.py", GOOD, 17)}
+    assert read_rows(usual.replace("\n", "\r\n").encode()) == rows
+    assert read_rows(usual.replace("a.py", '"a.py"').encode()) == rows
+    assert read_rows(f"a.py,,\n{usual}".encode()) == {"b/c.py": rows["b/c.py"]}  # named twice, once without digest
+    assert read_rows(f"{usual}a.py,{GOOD},0".encode()) == {"b/c.py": rows["b/c.py"]}
+    assert read_rows(b"") == {}

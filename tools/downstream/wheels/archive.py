@@ -28,6 +28,7 @@ END64 = struct.Struct("<4sQ2H2L4Q")
 END64_AT = struct.Struct("<4sLQL")
 LOCAL_MARK, CENTRAL_MARK, END_MARK = b"PK\3\4", b"PK\1\2", b"PK\5\6"
 END64_MARK, END64_AT_MARK = b"PK\6\6", b"PK\6\7"
+NO_EXTRA = bytes(2)  # the length of a local header's extra field
 _ENCRYPTED, _DESCRIPTOR, UTF8 = 0x1, 0x8, 0x800
 UNIX = 3
 
@@ -42,6 +43,7 @@ class Entry(NamedTuple):
     compressed: int  # bytes
     size: int  # bytes
     offset: int  # of the local header
+    head: bytes = b""  # what local and directory header have in common, version to name length, where nothing is wide
 
 
 class Archive:
@@ -54,6 +56,16 @@ class Archive:
 
     def raw(self, entry: Entry) -> memoryview:
         """Return the member's bytes as they are compressed."""
+        name = entry.name.encode()
+        begin = entry.offset + LOCAL.size + len(name)
+        end = begin + entry.compressed
+        header = LOCAL_MARK + entry.head + NO_EXTRA + name
+        if entry.head and end <= len(self._view) and self._view[entry.offset : begin] == header:
+            return self._view[begin:end]
+        return self._checked(entry)
+
+    def _checked(self, entry: Entry) -> memoryview:
+        """Return what raw() returns, for a local header that does not repeat the directory's byte for byte."""
         try:
             mark, _, flags, method, _, _, crc, compressed, size, name_length, extra_length = LOCAL.unpack_from(
                 self._view, entry.offset
@@ -115,7 +127,9 @@ class Archive:
             at += CENTRAL.size
             name = _decoded(raw[at : at + name_length], flags)
             names.append(name)
+            head = raw[at - 40 : at - 16]
             if ZIP64_FROM in (size, compressed, offset):
+                head = b""
                 extra = raw[at + name_length : at + name_length + extra_length]
                 size, compressed, offset = self._wide(name, extra, size, compressed, offset)
             at += name_length + extra_length + comment_length
@@ -124,7 +138,8 @@ class Archive:
             if (not usual or name.endswith("/")) and (violation := _kind_violation(name, mode, flags, method)):
                 violations.append(violation)
             if not name.endswith("/"):  # folders exist through their files
-                entries.append(Entry(name, 0o755 if mode & 0o111 else 0o644, method, crc, compressed, size, offset))
+                installed = 0o755 if mode & 0o111 else 0o644
+                entries.append(Entry(name, installed, method, crc, compressed, size, offset, head))
         violations.extend(name_violations(names))
         if violations:
             raise RefusedError(self.name, violations)

@@ -7,11 +7,12 @@ import hashlib
 import io
 import re
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 _DIGEST = re.compile(r"sha256=[A-Za-z0-9_-]{43}")
-_PLAIN = re.compile(r"[A-Za-z0-9_./+-]+").fullmatch  # needs no quotes
+_ROW = re.compile(r"^([A-Za-z0-9_./+-]+),(sha256=[A-Za-z0-9_-]{43}),([0-9]+)\n", re.MULTILINE)
+_PLAIN = re.compile(r"[A-Za-z0-9_./+-]*").fullmatch  # needs no quotes
 
 
 class Row(NamedTuple):
@@ -33,9 +34,22 @@ def row(path: str, chunks: Iterable[bytes]) -> Row:
 
 def read_rows(raw: bytes) -> dict[str, Row]:
     """Return the rows that can be taken at their word: well formed, and the only one of their path."""
+    text = raw.decode("utf-8", "replace")
+    found = _ROW.findall(text)
+    if text.endswith("\n") and len(found) + 1 == text.count(
+        "\n"
+    ):  # every row but RECORD's own, so there is no second one that is malformed
+        rows = {path: Row(path, digest, int(size)) for path, digest, size in found}
+        if len(rows) == len(found):
+            return rows
+    return _read_odd_rows(text)
+
+
+def _read_odd_rows(text: str) -> dict[str, Row]:
     rows: dict[str, Row] = {}
     seen: set[str] = set()
-    for path, digest, size in _fields(raw.decode("utf-8", "replace")):
+    for fields in csv.reader(io.StringIO(text, newline="")):
+        path, digest, size = fields if len(fields) == 3 else (*fields[:1], "", "") if fields else ("", "", "")
         if path in seen:
             rows.pop(path, None)
         elif _DIGEST.fullmatch(digest) and size.isdecimal():
@@ -46,24 +60,12 @@ def read_rows(raw: bytes) -> dict[str, Row]:
 
 def write_rows(rows: Iterable[Row], record: str) -> bytes:
     """Return RECORD with *rows* in their order, and last *record*, its own row, which has no digest."""
-    return "".join([*map(_line, rows), _quoted(record), ",,\n"]).encode()
-
-
-def _fields(text: str) -> Iterator[tuple[str, str, str]]:
-    # Few wheels have a path that needs quotes, and csv takes its time.
-    lines = (
-        csv.reader(io.StringIO(text, newline=""))
-        if '"' in text or "\r" in text
-        else (line.split(",") for line in text.split("\n"))
-    )
-    for fields in lines:
-        if fields and fields[0]:
-            path, digest, size, *_ = *fields, "", ""
-            yield (path, digest, size) if len(fields) == 3 else (path, "", "")
-
-
-def _line(row: Row) -> str:
-    return f"{row.path if _PLAIN(row.path) else _quoted(row.path)},{row.digest},{row.size}\n"
+    rows = list(rows)
+    if _PLAIN("".join(row.path for row in rows)):
+        lines = [f"{path},{digest},{size}\n" for path, digest, size in rows]
+    else:
+        lines = [f"{_quoted(path)},{digest},{size}\n" for path, digest, size in rows]
+    return "".join([*lines, _quoted(record), ",,\n"]).encode()
 
 
 def _quoted(path: str) -> str:

@@ -21,6 +21,7 @@ from downstream.errors import WheelError, WriteError
 from downstream.wheels.archive import (
     CENTRAL,
     CENTRAL_MARK,
+    DEFLATED,
     END,
     END64,
     END64_AT,
@@ -29,6 +30,7 @@ from downstream.wheels.archive import (
     END_MARK,
     LOCAL,
     LOCAL_MARK,
+    NO_EXTRA,
     STORED,
     UNIX,
     UTF8,
@@ -40,6 +42,8 @@ EPOCH = 315_532_800  # 1980-01-01, where zip's calendar begins
 _LAST = 4_354_819_198  # 2107-12-31 23:59:58, where it ends
 _COUNT_LIMIT = 0xFFFF
 _CLASSIC, _ZIP64 = 20, 45  # "version needed to extract"
+_MADE_BY = CENTRAL_MARK + bytes((_CLASSIC, UNIX))
+_VECTOR = 1000  # buffers in one write; the system takes 1024
 _BATCH = 1 << 20  # bytes
 
 
@@ -67,18 +71,32 @@ class ArchiveWriter:
 
     def __init__(self, stream: BinaryIO, *, epoch: int, zip64_from: int = ZIP64_FROM) -> None:
         self._stream = stream
+        self._descriptor = _descriptor_of(stream)
         self._pending: list[bytes | memoryview] = []
         self._pending_size = 0
         when = datetime.fromtimestamp(epoch, tz=UTC)
         self._time = when.hour << 11 | when.minute << 5 | when.second // 2
         self._date = (when.year - 1980) << 9 | when.month << 5 | when.day
         self._limit = zip64_from
+        self._narrow = zip64_from if zip64_from == ZIP64_FROM else 0
         self._at = 0
         self._directory: list[bytes] = []
+        self._stamps = {
+            method: struct.pack("<5H", _CLASSIC, 0, method, self._time, self._date) for method in (STORED, DEFLATED)
+        }
+        self._tails = {mode: bytes(8) + struct.pack("<L", (stat.S_IFREG | mode) << 16) for mode in (0o644, 0o755)}
 
     def copy(self, entry: Entry, name: str, raw: memoryview) -> None:
         """Write *entry* of another archive as *name*; *raw* is its content as compressed there."""
-        self._begin(name, entry.mode, entry.method, entry.crc, entry.compressed, entry.size)
+        if not (entry.head and name.isascii() and len(name) == len(entry.name) and self._at < self._narrow):
+            self._begin(name, entry.mode, entry.method, entry.crc, entry.compressed, entry.size)
+            self._write(raw)
+            return
+        # The same bytes as _begin() writes: CRC, sizes and name length stay, what stands before is ours.
+        encoded = name.encode()
+        middle = self._stamps[entry.method] + entry.head[10:]
+        self._directory.append(_MADE_BY + middle + self._tails[entry.mode] + self._at.to_bytes(4, "little") + encoded)
+        self._write(LOCAL_MARK + middle + NO_EXTRA + encoded)
         self._write(raw)
 
     def store(self, name: str, content: bytes, *, mode: int = 0o644) -> None:
@@ -108,12 +126,12 @@ class ArchiveWriter:
             self._flush()
 
     def _flush(self) -> None:
-        # Members are small, and a write each would take longer than the copying.
-        if self._pending_size < 2 * _BATCH:
+        # Members are small: a write each, or joining them first, would take longer than the copying.
+        if self._descriptor is None:
             self._stream.write(b"".join(self._pending))
         else:
-            for content in self._pending:
-                self._stream.write(content)
+            for at in range(0, len(self._pending), _VECTOR):
+                _write_all(self._descriptor, self._pending[at : at + _VECTOR])
         self._pending.clear()
         self._pending_size = 0
 
@@ -144,6 +162,27 @@ class ArchiveWriter:
         )
         # fmt: on
         self._write(header)
+
+
+def _descriptor_of(stream: BinaryIO) -> int | None:
+    try:
+        stream.flush()
+        return stream.fileno()
+    except OSError:  # kept in memory
+        return None
+
+
+def _write_all(descriptor: int, pieces: list[bytes | memoryview]) -> None:
+    written = os.writev(descriptor, pieces)
+    for piece in pieces:
+        if written >= len(piece):
+            written -= len(piece)
+            continue
+        # Cut short: the system writes at most 2 GiB at once, and less as the disk fills up.
+        rest = memoryview(piece)[written:]
+        written = 0
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
 
 
 @contextmanager
