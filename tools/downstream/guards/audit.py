@@ -39,30 +39,48 @@ class Scope:
 
 def audit(tree: Tree, scope: Scope, *, progress: Progress = SILENT) -> Audit:
     """Find and judge every guard of *tree*. What cannot be understood is listed, not skipped."""
-    listed = list(tree.paths())
-    sources = [path for path in listed if path.endswith(SUFFIXES)]
-    scripts = [path for path in listed if path.endswith(".py")]
-    _prefetch(tree, [*sources, *scripts])
-    texts: dict[str, bytes] = {}
-    with progress.task(f"read {tree.name}", len(sources) + len(scripts)) as task:
-        for path in (*sources, *scripts):
-            texts[path] = tree.read(path) or b""
-            task.advance()
-    judge = _Judge(texts, scope, sources, scripts)
-    work = judge.work()
-    guards: list[Guard] = []
-    problems: list[str] = []
-    with _runner(judge, [len(texts[path]) for _, path in work]) as run, progress.task("judge", len(work)) as task:
-        for found, failed in run(work):
-            guards += found
-            problems += failed
-            task.advance()
-    return Audit(
-        tree=tree.name,
-        question=scope.question,
-        guards=numbered(guards, scope.layout),
-        coverage=Coverage(files=len(texts), scanned=len({path for _, path in work}), problems=tuple(sorted(problems))),
-    )
+    return Auditor(tree, scope, progress=progress).audit()
+
+
+class Auditor:
+    """An audit of one tree; another one of a tree that is much the same can build on it (*like*)."""
+
+    def __init__(self, tree: Tree, scope: Scope, *, progress: Progress = SILENT, like: Auditor | None = None) -> None:
+        self._tree = tree
+        self._scope = scope
+        self._progress = progress
+        listed = list(tree.paths())
+        sources = [path for path in listed if path.endswith(SUFFIXES)]
+        scripts = [path for path in listed if path.endswith(".py")]
+        _prefetch(tree, [*sources, *scripts])
+        self._texts: dict[str, bytes] = {}
+        with progress.task(f"read {tree.name}", len(sources) + len(scripts)) as task:
+            for path in (*sources, *scripts):
+                self._texts[path] = tree.read(path) or b""
+                task.advance()
+        self._judge = _Judge(self._texts, scope, sources, scripts, like=like._judge if like else None)
+
+    def audit(self) -> Audit:
+        """Judge every file that asks for the architecture."""
+        work = self._judge.work()
+        guards: list[Guard] = []
+        problems: list[str] = []
+        sizes = [len(self._texts[path]) for _, path in work]
+        with _runner(self._judge, sizes) as run, self._progress.task("judge guards", len(work)) as task:
+            for found, failed in run(work):
+                guards += found
+                problems += failed
+                task.advance()
+        return Audit(
+            tree=self._tree.name,
+            question=self._scope.question,
+            guards=numbered(guards, self._scope.layout),
+            coverage=Coverage(
+                files=len(self._texts),
+                scanned=len({path for _, path in work}),
+                problems=tuple(sorted(problems)),
+            ),
+        )
 
 
 def _prefetch(tree: Tree, paths: Iterable[str]) -> None:
@@ -87,15 +105,22 @@ class _Judge:
     """Everything that is asked about more than one file."""
 
     def __init__(
-        self, texts: Mapping[str, bytes], scope: Scope, sources: Sequence[str], scripts: Sequence[str]
+        self,
+        texts: Mapping[str, bytes],
+        scope: Scope,
+        sources: Sequence[str],
+        scripts: Sequence[str],
+        *,
+        like: _Judge | None = None,
     ) -> None:
         self._texts = texts
         self._scope = scope
         self._sources = sources
         self._scripts = scripts
         in_sources = {path: texts[path] for path in sources}
-        self._definitions = Definitions(in_sources, toolkit=scope.toolkit, defines=scope.defines)
-        self._predicates = Predicates({path: texts[path] for path in scripts})
+        known = like._definitions if like else None
+        self._definitions = Definitions(in_sources, toolkit=scope.toolkit, defines=scope.defines, like=known)
+        self._predicates = Predicates({path: texts[path] for path in scripts}, like=like._predicates if like else None)
 
     def work(self) -> list[tuple[str, str]]:
         """The files worth judging, and by whom."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from downstream.guards.audit import Scope, audit
+from downstream.guards.audit import Auditor, Scope
 from downstream.guards.ledger import Covered, Ledger, covered
 from downstream.guards.model import Guard
 from downstream.patched import PatchedTree
@@ -19,9 +19,10 @@ _ORIGIN = re.compile(r"\(([^()\s]+):(\d+)")
 
 def with_series(tree: PatchedTree, scope: Scope, ledger: Ledger, *, progress: Progress = SILENT) -> Covered:
     """Audit the patched tree, and say which findings of the release its series took away."""
-    after = audit(tree.layered, scope, progress=progress)
+    auditor = Auditor(tree.layered, scope, progress=progress)
+    after = auditor.audit()
     changed = tuple(path for path in tree.changed if path not in tree.overlay)
-    before = audit(tree.base, replace(scope, paths=changed), progress=progress)
+    before = Auditor(tree.base, replace(scope, paths=changed), progress=progress, like=auditor).audit()
     left = {guard.fingerprint for guard in after.guards if guard.verdict_class is not None}
     patches = [parse(content, name=name) for name, content in tree.patches.items()]
     patched = [

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 from downstream.arches import Target
 from downstream.guards.directives import Branch, Chain, Directive, Source, scan
@@ -23,6 +24,7 @@ from downstream.guards.values import FALSE, TRUE, Value, both, either, negate, u
 
 SUFFIXES = (".h", ".hpp", ".hh", ".hxx", ".cuh", ".cu", ".cc", ".cpp", ".cxx", ".inl", ".inc")
 
+_T = TypeVar("_T")
 _PROFILE = re.compile(rb"#[ \t]*(?:include[ \t]*[\"<]([^\">\n]+)[\">]|define[ \t]+(\w+))")
 
 
@@ -56,12 +58,16 @@ class Definitions:
         *,
         toolkit: Toolkit | None = None,
         defines: Mapping[str, str] | None = None,
+        like: Definitions | None = None,
     ) -> None:
+        """*like* has read some of the same texts already: what it knows of them is not found out again."""
         self._texts = texts
         self._toolkit = toolkit
         self._defines = dict(defines or {})
-        self._sources: dict[str, Source] = {}
-        self._profiles: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {}
+        same = {path for path, text in texts.items() if like and like.texts.get(path) == text}
+        self._sources: dict[str, Source] = _kept(like and like._sources, same)
+        self._profiles: dict[str, tuple[tuple[str, ...], frozenset[str]]] = _kept(like and like._profiles, same)
+        self.conditions: dict[str, frozenset[str]] = _kept(like and like.conditions, same)  # names, by path
         self._closures: dict[str, frozenset[str]] = {}
         self._files: dict[tuple[str, Target | Any | None], File] = {}
         self._resolved: dict[tuple[str, frozenset[str], Target | Any | None], Known] = {}
@@ -154,6 +160,10 @@ class Definitions:
             return (beside,)
         tail = "/" + posixpath.normpath(include).lstrip("./")
         return [each for each in self._by_basename.get(posixpath.basename(include), ()) if ("/" + each).endswith(tail)]
+
+
+def _kept(known: dict[str, _T] | None, same: set[str]) -> dict[str, _T]:
+    return {path: value for path, value in (known or {}).items() if path in same}
 
 
 def decode(content: bytes) -> str:
@@ -274,8 +284,9 @@ class File:
         if state.value.truth is False:
             if before.meaning is not None or not architecture or directive.keyword == "undef":
                 return before
-            why = f"{macro.name} is not defined{on} ({origin} is under {_condition(branch)})"
-            return Known(None, architecture, (why, *state.why))
+            shut = self._outermost_inactive(branch)
+            why = f"{macro.name} is not defined{on} ({origin} is under {shut.condition})"
+            return Known(None, architecture, (why, *self.state(shut).why))
         why = f"{macro.name} depends on {state.value.residual}{on} ({origin})"
         if directive.keyword == "undef":
             meaning: Macro | Value | None = before.meaning
@@ -288,13 +299,18 @@ class File:
             meaning = state.value if before.meaning is None else either(before.meaning, state.value)
         return Known(meaning, architecture, (why, *state.why))
 
+    def _outermost_inactive(self, branch: Branch | None) -> Branch:
+        assert branch is not None  # the top of a file is always compiled
+        parent = branch.chain.parent
+        while parent is not None:
+            if self.state(parent).value.truth is False:
+                branch = parent
+            parent = parent.chain.parent
+        return branch
+
     def _asks(self, branch: Branch | None) -> bool:
         while branch is not None:
             if self.state(branch).architecture:
                 return True
             branch = branch.chain.parent
         return False
-
-
-def _condition(branch: Branch | None) -> str:
-    return branch.condition if branch is not None else "no condition"

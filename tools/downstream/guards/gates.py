@@ -18,7 +18,7 @@ _DECORATOR = re.compile(
     r"^(?:supported_compute_capability|supported_capabilit\w+|requires?_(?:compute_)?capabilit\w+)$"
 )
 _ENTRY = re.compile(r"""^\s*#\s*(?:"([\w.\-]+)"|'([\w.\-]+)')\s*,?\s*(?:#.*)?$""")
-_ARCH_WORDS = re.compile(r"capab|\bmajors?\b|cc_major|\bsm_?\d|\bsm\b|\barch|hopper|blackwell", re.IGNORECASE)
+_ARCH_WORDS = re.compile(r"capab|\bmajors?\b|cc_major|\bsm_?\d|\bsm\b|(?:\b|_)arch|hopper|blackwell", re.IGNORECASE)
 _MAJORS = frozenset(range(7, 14))
 _NUMBERS = frozenset({70, 72, 75, 80, 86, 87, 89, 90, 100, 101, 103, 110, 120, 121})
 _TEXT_KEY = re.compile(r"(?:sm_?)?(\d{2,3})[af]?")

@@ -246,9 +246,11 @@ class _HostFile:
         return None, None, ""
 
     def _line_of(self, condition: _Condition) -> str:
+        """The statement around a condition; what is asked is no evidence for the answer."""
         start = self._source.rfind("\n", 0, condition.start) + 1
         end = self._source.find(";", condition.end)
-        return self._source[start : end if end != -1 else None][:400]
+        around = self._source[start : condition.start] + self._source[condition.end : end if end != -1 else None]
+        return around[:400]
 
 
 def _edge(text: str, offset: int, step: int) -> tuple[int, bool]:

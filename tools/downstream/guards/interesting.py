@@ -16,7 +16,10 @@ _SEEDS = (b"__CUDA_ARCH", b"__CUDA_HAS_ARCH")
 
 def asking_files(definitions: Definitions, paths: Iterable[str]) -> list[str]:
     """Those of *paths* whose conditions can depend on the architecture, through macros of the tree, too."""
-    conditions = {path: _condition_names(content) for path, content in definitions.texts.items()}
+    conditions = definitions.conditions
+    for path, content in definitions.texts.items():
+        if path not in conditions:
+            conditions[path] = _condition_names(content)
     carriers = _carriers(definitions, conditions)
     return [path for path in paths if conditions[path] & carriers or _seeded(definitions.texts[path])]
 

@@ -15,8 +15,8 @@ from downstream.guards.abstract import FREE, RANGE, Abstract, Assigned, Call, Co
 DEPTH = 8  # calls into calls
 
 _ASKS = re.compile(
-    rb"capabilit|\bmajor\b|_majors?\b|supported_major|\bis_\w*(?:sm_?\d|blackwell|hopper|ampere)|has_sm\d|\bsm_?\d{2,3}"
-    rb"|\bsm_version|device_arch|\barch\b|flashinfer_cutlass|\bSM\d{2,3}|supported_compute"
+    rb"(?i)capabilit|\bmajor\b|_majors?\b|supported_major|\bis_\w*(?:sm_?\d|blackwell|hopper|ampere)|has_sm\d"
+    rb"|\bsm_?\d{2,3}|\bsm_version|(?:\b|_)archs?\b|flashinfer_cutlass"
 )
 QUERY = re.compile(r"^(?:get_)?(?:device_|cuda_|gpu_|compute_|torch_)*(?:compute_)?capability$")
 NUMBER = re.compile(
@@ -60,9 +60,11 @@ class Module:
 class Predicates:
     """The Python files of a tree."""
 
-    def __init__(self, texts: Mapping[str, bytes]) -> None:
+    def __init__(self, texts: Mapping[str, bytes], *, like: Predicates | None = None) -> None:
+        """*like* has read some of the same texts already: they are not parsed again."""
         self._texts = texts
-        self._modules: dict[str, Module | None] = {}
+        known = like._modules.items() if like else ()
+        self._modules = {path: module for path, module in known if like and like._texts.get(path) == texts.get(path)}
         self._answers: dict[tuple[str, bool, ComputeCapability], Abstract] = {}
         self._telling: dict[tuple[Definition, ...], bool] = {}
 

@@ -83,11 +83,13 @@ class _Judge:
 
     def _state(self, capability: ComputeCapability) -> Value:
         """Whether the gate is asked on *capability*, and admits it."""
+        return FALSE if self._taken_before(capability) else self._own(capability)
+
+    def _taken_before(self, capability: ComputeCapability) -> bool:
+        """Whether an earlier branch of the chain is certain to be taken."""
         interpreter = Interpreter(self._predicates, self._path, capability)
         scope = Scope(assigned=self._gate.assigned)
-        if any(interpreter.evaluate(test, scope).truths()[0] == {True} for test in self._gate.earlier):
-            return FALSE
-        return self._own(capability)
+        return any(interpreter.evaluate(test, scope).truths()[0] == {True} for test in self._gate.earlier)
 
     def _own(self, capability: ComputeCapability) -> Value:
         """Whether the gate by itself admits *capability*: true where it can be passed at all."""
@@ -135,7 +137,7 @@ class _Judge:
             return hardware.needs(names)
         if gate.role is Role.TABLE:
             near = "\n".join(self._lines[max(0, gate.line - 6) : gate.end_line])
-            return hardware.needs([gate.name, near])
+            return hardware.needs([gate.name, near, *names])
         statements = [statement for statement in gate.body if not _talks(statement)]
         if gate.role is Role.IF and not self._inverted and statements:
             found = [hardware.needs([_text(statement)]) for statement in statements]
@@ -155,7 +157,11 @@ class _Judge:
     def _server(self, assessment: Assessment) -> str:
         """The other branch of the chain that the target takes."""
         gate = self._gate
-        if gate.role is not Role.IF or self._inverted or not gate.orelse:
+        if gate.role is not Role.IF or self._inverted:
+            return ""
+        if gate.earlier and all(self._taken_before(target.capability) for target in assessment.excludes):
+            return f"line {gate.earlier[0].lineno} serves the target"
+        if not gate.orelse:
             return ""
         first = gate.orelse[0]
         if len(gate.orelse) == 1 and isinstance(first, ast.If):

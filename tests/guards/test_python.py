@@ -1,0 +1,217 @@
+"""Python gates: what they admit, by reading predicates, and what that means for SM12x."""
+
+from __future__ import annotations
+
+import pytest
+
+from downstream.arches import parse_targets
+from downstream.guards.audit import Scope, audit
+from downstream.guards.model import Guard, Question
+from downstream.trees.tree import MemoryTree
+
+QUESTION = Question(references=parse_targets("90 100 103"), targets=parse_targets("120 121"))
+
+UTILS = """\
+from functools import lru_cache, partial
+import torch
+
+def _check_cuda_device_version(device_capability_majors, cuda_version):
+    if not is_cuda():
+        return False
+    return (
+        torch.cuda.get_device_capability()[0] in device_capability_majors
+        and tuple(map(int, torch.version.cuda.split(".")[:2])) >= cuda_version
+    )
+
+is_blackwell_supported = is_blackwell = lru_cache(maxsize=1)(
+    partial(_check_cuda_device_version, device_capability_majors=[10, 11, 12], cuda_version=(12, 8))
+)
+is_sm120_supported = lru_cache(maxsize=1)(
+    partial(_check_cuda_device_version, device_capability_majors=[12], cuda_version=(12, 8))
+)
+is_sm100_supported = lru_cache(maxsize=1)(
+    partial(_check_cuda_device_version, device_capability_majors=[10], cuda_version=(12, 8))
+)
+is_sm90_supported = lru_cache(maxsize=1)(
+    partial(_check_cuda_device_version, device_capability_majors=[9], cuda_version=(12, 3))
+)
+
+def is_sm121a_supported(device):
+    major, minor = get_compute_capability(device)
+    return major == 12 and minor == 1 and version_at_least(torch.version.cuda, "12.9")
+
+class Platform:
+    @classmethod
+    def is_blackwell(cls):
+        return torch.cuda.get_device_capability()[0] == 10
+"""
+UTILS_PATH = "python/sglang/srt/utils/common.py"
+
+
+def guards(text: str, path: str = "python/sglang/srt/layers/x.py") -> list[Guard]:
+    tree = MemoryTree({path: text.encode(), UTILS_PATH: UTILS.encode()})
+    return [guard for guard in audit(tree, Scope(question=QUESTION)).guards if guard.path == path]
+
+
+def shown(guard: Guard) -> str:
+    """A letter per architecture: 90, 100, 103, 120, 121."""
+    return "".join(verdict.value[0] for verdict in guard.arches.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "verdicts", "verdict_class", "condition"),
+    [
+        # Lists
+        ("flags = get(supported_major_versions=[9, 10])", "aaaii", "suspect", "supported_major_versions=[9, 10]"),
+        ("flags = get(\n    supported_major_versions=[\n        10,\n        11,  # no 12\n    ]\n)", "iaaii", "suspect", "supported_major_versions=[ 10, 11, ]"),
+        ("flags = get(supported_major_versions=[9, 10, 12])", "aaaaa", "None", ""),
+        ("ARCHS = [9, 10]\nflags = get(supported_major_versions=ARCHS)", "aaaii", "suspect", ""),
+        ("flags = get(supported_major_versions=archs())", "uuuuu", "unknown", ""),
+        ("def gen_fmha_sm100_module():\n    return get(supported_major_versions=[10])", "iaaii", "hardware", ""),
+        ("def gen_fmha_sm100_module():\n    return get(supported_major_versions=[10, 12])", "iaaaa", "over-inclusive", ""),
+        # Decorators
+        ("@supported_compute_capability([100, 103])\ndef _cudnn_mm():\n    return True", "iaaii", "suspect", "supported_compute_capability([100, 103])"),
+        ("@supported_compute_capability([90, 100, 103, 120, 121])\ndef f():\n    return 1", "aaaaa", "None", ""),
+        # Capability comparisons and memberships
+        ("major, _ = torch.cuda.get_device_capability()\nif major in (9, 10):\n    f()", "aaaii", "suspect", "major in (9, 10)"),
+        ("if torch.cuda.get_device_capability() == (10, 0):\n    f()", "iaiii", "suspect", ""),
+        ("if torch.cuda.get_device_capability()[0] >= 9:\n    f()", "aaaaa", "None", ""),
+        ("m, n = get_compute_capability(d)\narch = f'{m * 10 + n}'\nif arch not in ['100', '103']:\n    raise E", "iaaii", "suspect", ""),
+        ("cap = torch.cuda.get_device_capability()\nsm = cap[0] * 10 + cap[1]\nok = 90 <= sm < 120", "aaaii", "suspect", "90 <= sm < 120"),
+        ("props = torch.cuda.get_device_properties(0)\nif props.major == 9:\n    f()\nelse:\n    g()", "aiiii", "served", ""),
+        ("ok = [a for a in archs if a.major < 12]", "aaaii", "suspect", "a.major < 12"),
+        ("x = a() if major == 10 else b()", "iaaii", "suspect", "major == 10"),
+        ("assert major in [9, 10], 'no'", "aaaii", "suspect", ""),
+        # Predicates, resolved to what they admit
+        ("if is_sm100_supported():\n    f()", "iaaii", "suspect", "is_sm100_supported()"),
+        ("if is_sm90_supported() or is_sm100_supported():\n    f()", "aaaii", "suspect", ""),
+        ("if flag and (is_sm90_supported() or is_sm100_supported()):\n    f()", "aaaii", "suspect", ""),
+        ("if flag or is_sm100_supported():\n    f()", "aaaaa", "None", ""),
+        ("if not is_sm100_supported():\n    raise ValueError('no')", "iaaii", "suspect", "not is_sm100_supported()"),
+        ("if is_sm100_supported() or is_sm120_supported():\n    f()", "iaaaa", "None", ""),
+        ("if is_blackwell():\n    backend = 'flashinfer_mxfp4'", "iaaaa", "over-inclusive", ""),
+        ("if Platform.is_blackwell():\n    f()", "iaaii", "suspect", ""),
+        ("_is_sm100 = is_cuda() and is_sm100_supported()\nif _is_sm100:\n    f()", "iaaii", "served", ""),
+        ("if is_hopper_somewhere_else():\n    f()", "uuuuu", "unknown", ""),
+        ("if is_sm100_supported():\n    backend = 'trtllm_mla'", "iaaii", "hardware", ""),
+        ("if major == 12:\n    f()\nelif major >= 10:\n    g()", "iaaii", "served", "major >= 10"),
+        # Dicts keyed by architecture
+        ("_SIZES_BY_CAPABILITY = {\n    9: [4, 8],\n    10: [8],\n}", "aaaii", "suspect", "_SIZES_BY_CAPABILITY keyed by {9, 10}"),
+        ("modules_by_arch = {'90': a, '100': b, '103': c}", "aaaii", "suspect", ""),
+        ("modules_by_arch = {'90': a, '100': b, '103': c, '120': d, '121': d}", "aaaaa", "None", ""),
+        # AOT builders
+        ("has_sm100 = caps.get('sm100', False)\nif has_sm100:\n    add(gen_trtllm_comm_module())\n    add(gen_mnnvl_module())", "iaiii", "suspect", "has_sm100"),
+    ],
+)  # fmt: skip
+def test_a_gate_says_whom_it_admits(text: str, verdicts: str, verdict_class: str, condition: str) -> None:
+    found = guards(text)
+    if verdict_class == "None" and not found:
+        assert verdicts == "aaaaa"  # a list that admits all is no guard at all
+        return
+    classes = {str(guard.verdict_class) for guard in found}
+    assert verdict_class in classes, [(guard.condition, guard.evidence) for guard in found]
+    (guard, *_) = [guard for guard in found if str(guard.verdict_class) == verdict_class]
+    assert shown(guard) == verdicts
+    if condition:
+        assert guard.condition == condition
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"""Works if major == 10."""\n',
+        "# if major in (9, 10): no\n",
+        "print('is_sm100_supported()')\n",
+        "if sys.version_info.major == 3 and version.major == 2:\n    f()\n",
+        "if torch.version.cuda.major >= 13:\n    f()\n",
+        "if column_count == 10:\n    f()\n",
+        "x = {1: 'a', 2: 'b', 3: 'c'}\n",
+        "backend = 'a' if x else 'b'\nif backend == 'a':\n    f()\n",
+    ],
+)
+def test_what_is_no_gate_is_not_reported(text: str) -> None:
+    assert guards(text) == []
+
+
+def test_an_entry_that_is_commented_out_of_an_allow_list_is_found() -> None:
+    text = """\
+class ModelRunner:
+    def _should_run(self, backend_str):
+        if backend_str not in [
+            "flashinfer_trtllm",
+            "flashinfer_mxfp4",
+            # TODO: flashinfer_cutlass will cause some errors. To be fixed.
+            # "flashinfer_cutlass",
+        ]:
+            return False
+"""
+    (found,) = guards(text)
+    assert (found.line, found.end_line, found.function) == (7, 7, "ModelRunner._should_run")
+    assert (str(found.verdict_class), found.excluded) == ("suspect", True)
+
+
+def test_lines_are_those_of_the_expression_and_the_function_has_its_class() -> None:
+    text = """\
+class A:
+    def f(self):
+        return (
+            (is_sm90_supported() or is_sm100_supported())  # not SM12x
+            and self.ready
+        )
+"""
+    (found,) = guards(text)
+    assert (found.line, found.end_line, found.function) == (4, 5, "A.f")
+    assert found.condition == "(is_sm90_supported() or is_sm100_supported()) and self.ready"
+
+
+def test_the_architecture_list_of_the_communication_module() -> None:
+    text = """\
+def gen_trtllm_comm_module() -> JitSpec:
+    nvcc_flags = current_compilation_context.get_nvcc_flags_list(
+        supported_major_versions=[9, 10]
+    )
+    return gen_jit_spec("trtllm_comm", sources, extra_cuda_cflags=nvcc_flags)
+"""
+    (found,) = guards(text, "flashinfer/jit/comm.py")
+    assert (found.line, str(found.verdict_class), str(found.effect)) == (3, "suspect", "build-refused")
+    assert found.evidence == "admits both SM90 and SM100"
+
+
+def test_a_parameter_may_be_anything_a_caller_passes() -> None:
+    text = "def f(use_it=None):\n    if use_it is None:\n        use_it = is_sm100_supported()\n    if use_it:\n        g()\n"
+    assert [guard.line for guard in guards(text)] == [3]
+
+
+def test_a_flag_that_is_set_elsewhere_decides_nothing() -> None:
+    text = """\
+class A:
+    fusion: bool = False
+    def f(self):
+        if not self.fusion and is_sm90_supported():
+            self.fusion = True
+"""
+    (found,) = guards(text)
+    assert shown(found) == "aiiii"
+
+
+def test_python_that_cannot_be_read_is_listed() -> None:
+    tree = MemoryTree({"a.py": b"if major ==\n", UTILS_PATH: UTILS.encode()})
+    assert audit(tree, Scope(question=QUESTION)).coverage.problems == ("a.py:1: this Python cannot read it",)
+
+
+def test_cuda_in_a_string_is_a_guard_of_generated_code() -> None:
+    text = '''\
+KERNEL = r"""
+void f() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
+  int a;
+#endif
+}
+"""
+OTHER = "#if __CUDA_ARCH__ == 900\\n int a;\\n#endif"
+'''
+    found = guards(text, "flashinfer/jit/generator.py")
+    assert [(g.line, g.end_line, str(g.kind), shown(g)[:5]) for g in found] == [
+        (3, 4, "preprocessor", "aiiii"),
+        (8, 8, "preprocessor", "aiiii"),
+    ]
