@@ -24,7 +24,7 @@ MEANING = {
 
 ADVICE = {
     HunkStatus.MISPLACED: "compare the candidates with the function the patch was made for; never let a tool pick one",
-    HunkStatus.AMBIGUOUS: "more context lines in the patch would tell the places apart; so would --base, where no old tree is known",
+    HunkStatus.AMBIGUOUS: "more context lines in the patch would tell the places apart; so may --base, if no old tree is known",
     HunkStatus.CONFLICT: "rewrite the change against the lines shown",
     HunkStatus.FILE_GONE: "find out where the code went, or drop the patch",
     HunkStatus.LINE_ENDINGS: "remake the patch with the line ends of the file; files are never converted",
