@@ -14,7 +14,7 @@ MEANING = {
     HunkStatus.MERGED: "placed by a three-way merge: lines around it changed",
     HunkStatus.UPSTREAMED: "the release has this change already",
     HunkStatus.MISPLACED: "its text stands only where it does not belong",
-    HunkStatus.AMBIGUOUS: "its text stands in several places and nothing tells them apart",
+    HunkStatus.AMBIGUOUS: "give the patch more context lines, or the tree it was made against where none was given",
     HunkStatus.CONFLICT: "the lines it changes are not there as it wants them",
     HunkStatus.FILE_GONE: "the release has no such file",
     HunkStatus.FILE_MOVED: "placed in the file's new home",
@@ -24,7 +24,7 @@ MEANING = {
 
 ADVICE = {
     HunkStatus.MISPLACED: "compare the candidates with the function the patch was made for; never let a tool pick one",
-    HunkStatus.AMBIGUOUS: "more context lines in the patch would tell the places apart; so may --base, if no old tree is known",
+    HunkStatus.AMBIGUOUS: "give the patch more context lines, or the tree it was made against where none was given",
     HunkStatus.CONFLICT: "rewrite the change against the lines shown",
     HunkStatus.FILE_GONE: "find out where the code went, or drop the patch",
     HunkStatus.LINE_ENDINGS: "remake the patch with the line ends of the file; files are never converted",
