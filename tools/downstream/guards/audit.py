@@ -58,15 +58,15 @@ class Auditor:
             for path in (*sources, *scripts):
                 self._texts[path] = tree.read(path) or b""
                 task.advance()
-        self._judge = _Judge(self._texts, scope, sources, scripts, like=like._judge if like else None)
+        self.judge: _Judge = _Judge(self._texts, scope, sources, scripts, like=like.judge if like else None)
 
     def audit(self) -> Audit:
         """Judge every file that asks for the architecture."""
-        work = self._judge.work()
+        work = self.judge.work()
         guards: list[Guard] = []
         problems: list[str] = []
         sizes = [len(self._texts[path]) for _, path in work]
-        with _runner(self._judge, sizes) as run, self._progress.task("judge guards", len(work)) as task:
+        with _runner(self.judge, sizes) as run, self._progress.task("judge guards", len(work)) as task:
             for found, failed in run(work):
                 guards += found
                 problems += failed
@@ -118,18 +118,22 @@ class _Judge:
         self._sources = sources
         self._scripts = scripts
         in_sources = {path: texts[path] for path in sources}
-        known = like._definitions if like else None
-        self._definitions = Definitions(in_sources, toolkit=scope.toolkit, defines=scope.defines, like=known)
-        self._predicates = Predicates({path: texts[path] for path in scripts}, like=like._predicates if like else None)
+        known: Definitions | None = like.definitions if like else None
+        self.definitions: Definitions = Definitions(
+            in_sources, toolkit=scope.toolkit, defines=scope.defines, like=known
+        )
+        self.predicates: Predicates = Predicates(
+            {path: texts[path] for path in scripts}, like=like.predicates if like else None
+        )
 
     def work(self) -> list[tuple[str, str]]:
         """The files worth judging, and by whom."""
         chosen = [path for path in self._sources if self._wanted(path)]
-        work = [("cuda", path) for path in asking_files(self._definitions, chosen)]
+        work = [("cuda", path) for path in asking_files(self.definitions, chosen)]
         work += [("host", path) for path in chosen if host.asks(self._texts[path])]
         scripts = [path for path in self._scripts if self._wanted(path)]
-        work += [("python", path) for path in scripts if self._predicates.asks(self._texts[path])]
-        _ = self._predicates.definitions  # once, before the work is shared out
+        work += [("python", path) for path in scripts if self.predicates.asks(self._texts[path])]
+        _ = self.predicates.definitions  # once, before the work is shared out
         work += [("embedded", path) for path in scripts if embedded.asks(self._texts[path])]
         return work
 
@@ -146,14 +150,14 @@ class _Judge:
         try:
             match kind:
                 case "cuda":
-                    file = cuda.CudaFile(self._definitions, path, content, question)
+                    file = cuda.CudaFile(self.definitions, path, content, question)
                     return list(file.guards()), [f"{path}:{line}: {text}" for line, text in file.source.problems]
                 case "host":
                     return list(host.guards(path, content, question)), []
                 case "embedded":
                     return list(embedded.guards(path, content, question, self._scope.toolkit)), []
                 case _:
-                    return python.guards(path, question, self._predicates)
+                    return python.guards(path, question, self.predicates)
         except RecursionError:
             return [], [f"{path}:1: nested too deeply to be understood"]
 

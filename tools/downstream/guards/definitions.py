@@ -11,42 +11,51 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
 
 from downstream.arches import Target
-from downstream.guards.directives import Branch, Chain, Directive, Source, scan
-from downstream.guards.expressions import evaluate
-from downstream.guards.macros import ARCHITECTURE, Any, Predefined, Toolkit, parse_define, predefined
+from downstream.guards.directives import Source, scan
+from downstream.guards.flow import File, Known
+from downstream.guards.macros import Any, Predefined, Toolkit, predefined
 from downstream.guards.tokens import Macro
-from downstream.guards.values import FALSE, TRUE, Value, both, either, negate, unknown
+from downstream.guards.values import Value, either, unknown
 
 SUFFIXES = (".h", ".hpp", ".hh", ".hxx", ".cuh", ".cu", ".cc", ".cpp", ".cxx", ".inl", ".inc")
 
-_T = TypeVar("_T")
+_CONDITION = re.compile(rb"#[ \t]*(?:if|ifn?def|elif(?:n?def)?)\b((?:[^\n\\]|\\\r?\n|\\.)*)")
+_NAME = re.compile(rb"[A-Za-z_]\w*")
 _PROFILE = re.compile(rb"#[ \t]*(?:include[ \t]*[\"<]([^\">\n]+)[\">]|define[ \t]+(\w+))")
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What a name is at some point: a Macro, None (not defined) or an unknown Value that says when it is."""
+class Readings:
+    """What one text says by itself, found out when asked for."""
 
-    meaning: Macro | Value | None
-    architecture: bool = False  # whether another target may answer otherwise
-    why: tuple[str, ...] = ()
+    def __init__(self, content: bytes) -> None:
+        self._content = content
 
+    @cached_property
+    def source(self) -> Source:
+        return scan(decode(self._content))
 
-@dataclass(frozen=True, slots=True)
-class State:
-    """Whether a branch is compiled on one target."""
+    @cached_property
+    def _profile(self) -> list[tuple[bytes, bytes]]:
+        return _PROFILE.findall(self._content)
 
-    value: Value
-    architecture: bool = False  # whether its chain asks for the target
-    why: tuple[str, ...] = ()
+    @cached_property
+    def includes(self) -> tuple[str, ...]:
+        return tuple(include.decode("utf-8", "replace") for include, _ in self._profile if include)
 
+    @cached_property
+    def defined(self) -> frozenset[str]:
+        return frozenset(name.decode("utf-8", "replace") for _, name in self._profile if name)
 
-_COMPILED = State(TRUE)
+    @cached_property
+    def asked(self) -> frozenset[str]:
+        """The names in its conditions."""
+        names: set[bytes] = set()
+        for text in _CONDITION.findall(self._content):
+            names.update(_NAME.findall(text))
+        return frozenset(name.decode("ascii", "replace") for name in names)
 
 
 class Definitions:
@@ -64,10 +73,10 @@ class Definitions:
         self._texts = texts
         self._toolkit = toolkit
         self._defines = dict(defines or {})
-        same = {path for path, text in texts.items() if like and like.texts.get(path) == text}
-        self._sources: dict[str, Source] = _kept(like and like._sources, same)
-        self._profiles: dict[str, tuple[tuple[str, ...], frozenset[str]]] = _kept(like and like._profiles, same)
-        self.conditions: dict[str, frozenset[str]] = _kept(like and like.conditions, same)  # names, by path
+        self.readings: dict[str, Readings] = {}
+        if like is not None:
+            same = (path for path in like.readings if like.texts.get(path) == texts.get(path))
+            self.readings = {path: like.readings[path] for path in same}
         self._closures: dict[str, frozenset[str]] = {}
         self._files: dict[tuple[str, Target | Any | None], File] = {}
         self._resolved: dict[tuple[str, frozenset[str], Target | Any | None], Known] = {}
@@ -75,10 +84,13 @@ class Definitions:
         self._tables: dict[Target | Any | None, Predefined] = {}
         self._cut = 0  # times that a circle of definitions was cut
 
+    def reading(self, path: str) -> Readings:
+        if path not in self.readings:
+            self.readings[path] = Readings(self._texts[path])
+        return self.readings[path]
+
     def source(self, path: str) -> Source:
-        if path not in self._sources:
-            self._sources[path] = scan(decode(self._texts[path]))
-        return self._sources[path]
+        return self.reading(path).source
 
     def file(self, path: str, target: Target | Any | None) -> File:
         """*path* as *target* sees it (None: the host pass)."""
@@ -91,7 +103,7 @@ class Definitions:
 
     def resolve(self, name: str, path: str, target: Target | Any | None) -> Known:
         """What *name* is when *path* begins: from its includes, else from the whole tree."""
-        own = name in self._profile(path)[1]
+        own = name in self.reading(path).defined
         sites = frozenset(site for site in self._sites.get(name, ()) if site != path)
         reachable = sites & self._closure(path) if sites else sites
         sites = reachable if reachable or own else sites
@@ -117,20 +129,11 @@ class Definitions:
     def texts(self) -> Mapping[str, bytes]:
         return self._texts
 
-    def _profile(self, path: str) -> tuple[tuple[str, ...], frozenset[str]]:
-        if path not in self._profiles:
-            found = _PROFILE.findall(self._texts[path])
-            self._profiles[path] = (
-                tuple(include.decode("utf-8", "replace") for include, _ in found if include),
-                frozenset(name.decode("utf-8", "replace") for _, name in found if name),
-            )
-        return self._profiles[path]
-
     @cached_property
     def _sites(self) -> Mapping[str, tuple[str, ...]]:
         sites: dict[str, list[str]] = {}
         for path in self._texts:
-            for name in self._profile(path)[1]:
+            for name in self.reading(path).defined:
                 sites.setdefault(name, []).append(path)
         return {name: tuple(paths) for name, paths in sites.items()}
 
@@ -149,7 +152,7 @@ class Definitions:
                 current = todo.pop()
                 if current not in seen:
                     seen.add(current)
-                    for include in self._profile(current)[0]:
+                    for include in self.reading(current).includes:
                         todo.extend(self._included(include, current))
             self._closures[path] = frozenset(seen)
         return self._closures[path]
@@ -160,10 +163,6 @@ class Definitions:
             return (beside,)
         tail = "/" + posixpath.normpath(include).lstrip("./")
         return [each for each in self._by_basename.get(posixpath.basename(include), ()) if ("/" + each).endswith(tail)]
-
-
-def _kept(known: dict[str, _T] | None, same: set[str]) -> dict[str, _T]:
-    return {path: value for path, value in (known or {}).items() if path in same}
 
 
 def decode(content: bytes) -> str:
@@ -189,128 +188,3 @@ def _agree(name: str, found: Iterable[Known]) -> Known:
     for other in open_ones[1:]:
         meaning = either(meaning, other)
     return Known(meaning, architecture, why)
-
-
-class File:
-    """One file on one target; states and names are worked out when asked for."""
-
-    def __init__(self, definitions: Definitions, path: str, table: Predefined) -> None:
-        self._definitions = definitions
-        self._path = path
-        self._table = table
-        self._states: dict[int, State] = {}
-        self._events: dict[str, list[tuple[Directive, Branch | None]]] = {}
-        self._collect(definitions.source(path).items, None)
-
-    def _collect(self, items: Iterable[Chain | Directive], branch: Branch | None) -> None:
-        for item in items:
-            if isinstance(item, Chain):
-                for arm in item.branches:
-                    self._collect(arm.items, arm)
-            elif item.keyword != "include":
-                macro = parse_define(item.text)
-                if macro is not None:
-                    self._events.setdefault(macro.name, []).append((item, branch))
-
-    def state(self, branch: Branch | None) -> State:
-        """Whether *branch* is compiled, the arms before it and the chains around it counted in."""
-        if branch is None:
-            return _COMPILED
-        if id(branch) not in self._states:
-            self._decide(branch.chain)
-        return self._states[id(branch)]
-
-    def _decide(self, chain: Chain) -> None:
-        outer = self.state(chain.parent)
-        taken: Value = FALSE  # whether an earlier arm is
-        architecture = False
-        why: dict[str, None] = {}
-        for branch in chain.branches:
-            line = branch.directive.line
-            used: list[Known] = []
-
-            def lookup(name: str, line: int = line, used: list[Known] = used) -> Macro | Value | None:
-                known = self.at(name, line)
-                used.append(known)
-                return known.meaning
-
-            own = TRUE if branch.own is None else evaluate(branch.own, lookup)
-            architecture = architecture or any(known.architecture for known in used)
-            for known in used:
-                why.update(dict.fromkeys(known.why))
-            value = both(outer.value, both(negate(taken), own))
-            self._states[id(branch)] = State(value, architecture, tuple(why))
-            taken = either(taken, own)
-
-    def at_end(self, name: str) -> Known:
-        return self.at(name, self._definitions.source(self._path).lines + 1)
-
-    def at(self, name: str, line: int) -> Known:
-        """What *name* is just before *line*."""
-        events = [event for event in self._events.get(name, ()) if event[0].line < line]
-        known: Known | None = None
-        # The last event that certainly happens hides those before it.
-        for start in range(len(events) - 1, -1, -1):
-            if self.state(events[start][1]).value.truth is True:
-                events = events[start:]
-                break
-        else:
-            known = self._at_begin(name)
-        for directive, branch in events:
-            known = self._after(directive, branch, known)
-        assert known is not None  # the first event left is certain, or the begin is known
-        return known
-
-    def _at_begin(self, name: str) -> Known:
-        if self._table.knows(name):
-            return Known(self._table.lookup(name), ARCHITECTURE.fullmatch(name) is not None)
-        if ARCHITECTURE.fullmatch(name):
-            return Known(unknown(f"defined({name})", frozenset({name})), architecture=True)
-        return self._definitions.resolve(name, self._path, self._table.target)
-
-    def _after(self, directive: Directive, branch: Branch | None, before: Known | None) -> Known:
-        state = self.state(branch)
-        origin = f"{self._path}:{directive.line}"
-        macro = parse_define(directive.text, origin)
-        assert macro is not None  # collected as one
-        on = f" on {self._table.target}" if isinstance(self._table.target, Target) else ""
-        architecture = self._asks(branch) or (before is not None and before.architecture)
-        if state.value.truth is True:
-            defined = macro if directive.keyword == "define" else None
-            says = " ".join(token.text for token in macro.body or ()) or "defined"
-            why = f"{macro.name} is {says if defined else 'not defined'}{on} ({origin})"
-            return Known(defined, architecture, (why, *state.why) if architecture else ())
-        assert before is not None
-        if state.value.truth is False:
-            if before.meaning is not None or not architecture or directive.keyword == "undef":
-                return before
-            shut = self._outermost_inactive(branch)
-            why = f"{macro.name} is not defined{on} ({origin} is under {shut.condition})"
-            return Known(None, architecture, (why, *self.state(shut).why))
-        why = f"{macro.name} depends on {state.value.residual}{on} ({origin})"
-        if directive.keyword == "undef":
-            meaning: Macro | Value | None = before.meaning
-            if meaning is not None:
-                meaning = unknown(f"!({state.value.residual})", state.value.names)
-        elif isinstance(before.meaning, Macro):
-            same = before.meaning.body == macro.body
-            meaning = before.meaning if same else Macro(macro.name, None, None, origin)
-        else:
-            meaning = state.value if before.meaning is None else either(before.meaning, state.value)
-        return Known(meaning, architecture, (why, *state.why))
-
-    def _outermost_inactive(self, branch: Branch | None) -> Branch:
-        assert branch is not None  # the top of a file is always compiled
-        parent = branch.chain.parent
-        while parent is not None:
-            if self.state(parent).value.truth is False:
-                branch = parent
-            parent = parent.chain.parent
-        return branch
-
-    def _asks(self, branch: Branch | None) -> bool:
-        while branch is not None:
-            if self.state(branch).architecture:
-                return True
-            branch = branch.chain.parent
-        return False

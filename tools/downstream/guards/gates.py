@@ -122,23 +122,17 @@ class _Finder:
             case ast.Assert():
                 yield self._gate(statement.test, Role.ASSERT, context)
             case _:
-                for child in ast.iter_child_nodes(statement):
-                    if isinstance(child, ast.expr):
-                        yield from self._inner(child, context)
-                    elif isinstance(child, ast.stmt):
-                        yield from self._block([child], context)
-                    else:
-                        yield from self._others(child, context)
+                yield from self._parts(statement, context)
 
-    def _others(self, node: ast.AST, context: _Context) -> Iterator[Gate]:
-        """Handlers, with items, match cases: statements and expressions one step deeper."""
+    def _parts(self, node: ast.AST, context: _Context) -> Iterator[Gate]:
+        """The expressions and statements within a statement; handlers, with items and cases one step deeper."""
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.expr):
                 yield from self._inner(child, context)
             elif isinstance(child, ast.stmt):
                 yield from self._block([child], context)
             else:
-                yield from self._others(child, context)
+                yield from self._parts(child, context)
 
     def _block(self, body: Sequence[ast.stmt], context: _Context) -> Iterator[Gate]:
         for statement in body:
@@ -245,7 +239,7 @@ class _Finder:
 
     def _source(self, node: ast.expr | ast.stmt) -> str:
         """The source of *node* on one line, comments left out."""
-        return " ".join(_without_comments(self._segment(node)).split())
+        return " ".join(_COMMENT.sub(lambda found: found[1] or "", self._segment(node)).split())
 
     def _segment(self, node: ast.expr | ast.stmt) -> str:
         first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
@@ -303,7 +297,3 @@ def _architectures(keys: Sequence[object]) -> bool:
 
 
 _COMMENT = re.compile(r"""("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|#[^\n]*""")
-
-
-def _without_comments(text: str) -> str:
-    return _COMMENT.sub(lambda found: found[1] or "", text)

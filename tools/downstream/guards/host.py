@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,24 +11,25 @@ from downstream.arches import ComputeCapability
 from downstream.guards import hardware
 from downstream.guards.abstract import RANGE
 from downstream.guards.assessment import Assessment, assess
+from downstream.guards.comparisons import (
+    ATOM,
+    NAME,
+    NOT_SM,
+    OPERATORS,
+    PAIRED,
+    REVERSED,
+    atom,
+    comparison,
+    edge,
+    groups,
+    truths,
+)
 from downstream.guards.context import Function, available, code_only, enclosing, functions
 from downstream.guards.definitions import decode
 from downstream.guards.model import Class, Effect, Guard, Kind, Question
 from downstream.guards.values import FALSE, TRUE, Value
 
-_NAME = (
-    r"(?:[A-Za-z_]\w*(?:\(\s*\))?\s*(?:\.|->|::)\s*)*"
-    r"(?:\w*(?<![a-zA-Z])(?:[sS]m|SM)(?:_?[vV]ersion|_?[aA]rch)?_?|[a-z]+SM|\w*[sS]m_?[vV]ersion_?"
-    r"|(?:cc_|sm_|device_|cuda_|compute_)?major|(?:cuda_|gpu_|device_)?arch|(?:compute|device)_?capability"
-    r"|get\w*(?:SM|Sm|sm)_?[vV]ersion)(?:\(\s*\w*\s*\))?"
-)
-_CONSTANT = r"(?:[\w:]*\b(?:kSM_?|Sm|SM_?|sm_?)(\d{2,3})[af]?|(\d{1,4}))(?![\w.])"
-_ATOM = re.compile(rf"(?<![\w.>:])({_NAME})\s*(==|!=|>=|<=|>|<)\s*{_CONSTANT}")
-_REVERSED = re.compile(rf"(?<![\w.]){_CONSTANT}\s*(==|!=|>=|<=|>|<)\s*({_NAME})(?![\w(.])")
-_PAIRED = re.compile(
-    rf"\b\w*(?:CHECK|ASSERT|ENFORCE|REQUIRE)\w*_(EQ|NE|GE|GT|LE|LT)\s*\(\s*({_NAME})\s*,\s*{_CONSTANT}"
-)
-_SWITCH = re.compile(rf"\bswitch\s*\(\s*({_NAME})\s*\)\s*\{{")
+_SWITCH = re.compile(rf"\bswitch\s*\(\s*({NAME})\s*\)\s*\{{")
 _CASE = re.compile(r"\bcase\s+(?:[\w:]*\b(?:kSM_?|Sm|SM_?|sm_?)(\d{2,3})[af]?|(\d{2,4}))\s*:|\b(default)\s*:")
 _WORD_BEFORE = re.compile(r"([A-Za-z_]\w*)\s*$")
 _CHECKS = re.compile(r"CHECK|ASSERT|ENFORCE|REQUIRE|assert|VERIFY")
@@ -38,10 +39,6 @@ _REFUSES = re.compile(
 _FASTER = re.compile(
     rb"\b(?:major|arch|[\w]*(?:SM|Sm|sm)(?:_?[vV]ersion|_?[aA]rch)?_?(?:\(\))?|\w*capability)\s*(?:[=!<>]=|[<>,)])"
 )
-_NUMBERS = frozenset({70, 72, 75, 80, 86, 87, 88, 89, 90, 100, 101, 103, 110, 120, 121})
-_OPERATORS = {"EQ": "==", "NE": "!=", "GE": ">=", "GT": ">", "LE": "<=", "LT": "<"}
-_MIRROR = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "!=": "!="}
-_NOT_SM = re.compile(r"num|count|smem|[sS]mem|shared|layout|row|col", re.IGNORECASE)
 # Code for cubins that NVIDIA ships for SM10x only.
 _CUBINS = re.compile(
     r"trtllm_fused_moe|trtllm/fmha|trtllm_fmha_kernel|trtllmGen|trtllm_(?:batched_)?gemm|trtllm_low_latency"
@@ -49,9 +46,6 @@ _CUBINS = re.compile(
 _RANGE = tuple(
     ComputeCapability(*pair) for pair in ((8, 0), (8, 9), (9, 0), (10, 0), (10, 3), (11, 0), (12, 0), (12, 1))
 )
-
-
-_Holds = Callable[[ComputeCapability], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +88,16 @@ class _HostFile:
                 yield self._guard(condition)
 
     def _conditions(self) -> Iterator[_Condition]:
-        for pattern in (_ATOM, _REVERSED):
+        for pattern in (ATOM, REVERSED):
             for found in pattern.finditer(self._text):
-                if _atom(found.group()) is not None:
+                if atom(found.group()) is not None:
                     yield self._around(found.start(), found.end())
-        for found in _PAIRED.finditer(self._text):
-            if _comparison(found[2], _OPERATORS[found[1]], found[3], found[4]):
+        for found in PAIRED.finditer(self._text):
+            if comparison(found[2], OPERATORS[found[1]], found[3], found[4]):
                 end = self._closing(self._text.index("(", found.start()))
                 yield _Condition(found.start(), end + 1, "CHECK")
         for found in _SWITCH.finditer(self._text):
-            if not _NOT_SM.search(found[1]):
+            if not NOT_SM.search(found[1]):
                 yield self._switch(found)
 
     def _switch(self, found: re.Match[str]) -> _Condition:
@@ -136,11 +130,11 @@ class _HostFile:
         """The whole condition that holds the comparison at *start*, and what asks for it."""
         text = self._text
         while True:
-            left, opened = _edge(text, start, -1)
-            right, closed = _edge(text, end - 1, 1)
+            left, opened = edge(text, start, -1)
+            right, closed = edge(text, end - 1, 1)
             before = text[: left + 1 if not opened else left]
             word = _WORD_BEFORE.search(before)
-            if opened and closed and (word is None or word[1] in ("return", "and", "or", "not")) and _groups(before):
+            if opened and closed and (word is None or word[1] in ("return", "and", "or", "not")) and groups(before):
                 start, end = left, right + 1
                 continue
             name = word[1] if word and opened else ""
@@ -154,7 +148,7 @@ class _HostFile:
         if condition.switch is not None:
             cases, default = condition.switch
             return TRUE if default or capability.number in cases else FALSE
-        possible = _truths(self._text[condition.start : condition.end], capability)
+        possible = truths(self._text[condition.start : condition.end], capability)
         wanted = not self._inverted(condition)
         return TRUE if wanted in possible else FALSE
 
@@ -251,122 +245,3 @@ class _HostFile:
         end = self._source.find(";", condition.end)
         around = self._source[start : condition.start] + self._source[condition.end : end if end != -1 else None]
         return around[:400]
-
-
-def _edge(text: str, offset: int, step: int) -> tuple[int, bool]:
-    """Where the expression around *offset* ends in direction *step*; whether at a bracket that holds it."""
-    opening, closing = ("(", ")") if step < 0 else (")", "(")
-    depth = 0
-    offset += step
-    while 0 <= offset < len(text):
-        character = text[offset]
-        if character == closing:
-            depth += 1
-        elif character == opening:
-            if depth == 0:
-                return offset, True
-            depth -= 1
-        elif depth == 0 and (
-            character in ";{},?"
-            or (character == ":" and text[offset - 1] != ":" and text[offset + 1 : offset + 2] != ":")
-            or (character == "=" and text[offset - 1] not in "=!<>" and text[offset + 1 : offset + 2] != "=")
-        ):
-            return offset, False
-        elif depth == 0 and step < 0 and re.match(r"return\b", text[offset:]) and not text[offset - 1].isalnum():
-            return offset + 5, False
-        offset += step
-    return (-1 if step < 0 else len(text)), False
-
-
-def _groups(before: str) -> bool:
-    """Whether a parenthesis after *before* only groups: an operator or the beginning of an expression precedes it."""
-    tail = before.rstrip()
-    return not tail or tail[-1] in "(!&|=,?:{};" or tail.endswith(("return", "and", "or", "not"))
-
-
-def _truths(text: str, capability: ComputeCapability) -> frozenset[bool]:
-    """What a boolean expression may be on *capability*; operands that ask for nothing else may be anything."""
-    text = text.strip()
-    for operator, decides in (("||", True), ("&&", False)):
-        parts = _split(text, operator)
-        if len(parts) > 1:
-            found = [_truths(part, capability) for part in parts]
-            if any(each == {decides} for each in found):
-                return frozenset({decides})
-            if all(each == {not decides} for each in found):
-                return frozenset({not decides})
-            return frozenset({True, False})
-    if text.startswith("!") and not text.startswith("!="):
-        return frozenset(not truth for truth in _truths(text[1:], capability))
-    if text.startswith("(") and _split(text[1:-1], ")") and _balanced(text[1:-1]) and text.endswith(")"):
-        return _truths(text[1:-1], capability)
-    paired = _PAIRED.match(text)
-    if paired:
-        asked = _comparison(paired[2], _OPERATORS[paired[1]], paired[3], paired[4])
-    else:
-        asked = _atom(text)
-    return frozenset({asked(capability)}) if asked else frozenset({True, False})
-
-
-def _atom(text: str) -> _Holds | None:
-    found = _ATOM.fullmatch(text.strip())
-    if found:
-        return _comparison(found[1], found[2], found[3], found[4])
-    found = _REVERSED.fullmatch(text.strip())
-    return _comparison(found[4], _MIRROR[found[3]], found[1], found[2]) if found else None
-
-
-def _comparison(name: str, operator: str, named: str | None, number: str | None) -> _Holds | None:
-    """A function from a capability to the truth of ``name operator constant``, or None where it is about no SM."""
-    if _NOT_SM.search(name):
-        return None
-    value = int(named or number or 0)
-    last = re.sub(r"\(.*", "", name).split(".")[-1].split(">")[-1].split(":")[-1].strip().lower()
-    if last.endswith("major"):
-        if not 5 <= value <= 15:
-            return None
-    elif value in _NUMBERS:
-        pass
-    elif value % 10 == 0 and value // 10 in _NUMBERS:
-        value //= 10
-    else:
-        return None
-    major = last.endswith("major")
-
-    def holds(capability: ComputeCapability) -> bool:
-        mine = capability.major if major else capability.number
-        return {
-            "==": mine == value,
-            "!=": mine != value,
-            ">=": mine >= value,
-            "<=": mine <= value,
-            ">": mine > value,
-            "<": mine < value,
-        }[operator]
-
-    return holds
-
-
-def _split(text: str, operator: str) -> list[str]:
-    """*text* cut at *operator* outside brackets."""
-    parts, depth, start, at = [], 0, 0, 0
-    while at < len(text):
-        character = text[at]
-        depth += character in "([{"
-        depth -= character in ")]}"
-        if depth == 0 and text.startswith(operator, at):
-            parts.append(text[start:at])
-            at += len(operator)
-            start = at
-            continue
-        at += 1
-    return [*parts, text[start:]]
-
-
-def _balanced(text: str) -> bool:
-    depth = 0
-    for character in text:
-        depth += (character == "(") - (character == ")")
-        if depth < 0:
-            return False
-    return depth == 0

@@ -9,30 +9,18 @@ from downstream.guards.definitions import Definitions
 from downstream.guards.directives import Chain, Directive
 from downstream.guards.macros import ARCHITECTURE
 
-_CONDITION = re.compile(rb"#[ \t]*(?:if|ifn?def|elif(?:n?def)?)\b((?:[^\n\\]|\\\r?\n|\\.)*)")
-_NAME = re.compile(rb"[A-Za-z_]\w*")
 _SEEDS = (b"__CUDA_ARCH", b"__CUDA_HAS_ARCH")
 
 
 def asking_files(definitions: Definitions, paths: Iterable[str]) -> list[str]:
     """Those of *paths* whose conditions can depend on the architecture, through macros of the tree, too."""
-    conditions = definitions.conditions
-    for path, content in definitions.texts.items():
-        if path not in conditions:
-            conditions[path] = _condition_names(content)
+    conditions = {path: definitions.reading(path).asked for path in definitions.texts}
     carriers = _carriers(definitions, conditions)
     return [path for path in paths if conditions[path] & carriers or _seeded(definitions.texts[path])]
 
 
 def _seeded(content: bytes) -> bool:
     return any(seed in content for seed in _SEEDS)
-
-
-def _condition_names(content: bytes) -> frozenset[str]:
-    names: set[bytes] = set()
-    for text in _CONDITION.findall(content):
-        names.update(_NAME.findall(text))
-    return frozenset(name.decode("ascii", "replace") for name in names)
 
 
 def _carriers(definitions: Definitions, conditions: dict[str, frozenset[str]]) -> set[str]:

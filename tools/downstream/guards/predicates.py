@@ -62,9 +62,11 @@ class Predicates:
 
     def __init__(self, texts: Mapping[str, bytes], *, like: Predicates | None = None) -> None:
         """*like* has read some of the same texts already: they are not parsed again."""
-        self._texts = texts
-        known = like._modules.items() if like else ()
-        self._modules = {path: module for path, module in known if like and like._texts.get(path) == texts.get(path)}
+        self.texts = texts
+        self.modules: dict[str, Module | None] = {}
+        if like is not None:
+            same = (path for path in like.modules if like.texts.get(path) == texts.get(path))
+            self.modules = {path: like.modules[path] for path in same}
         self._answers: dict[tuple[str, bool, ComputeCapability], Abstract] = {}
         self._telling: dict[tuple[Definition, ...], bool] = {}
 
@@ -75,15 +77,15 @@ class Predicates:
 
     def module(self, path: str) -> Module | None:
         """The parsed file, or None where this Python cannot read it."""
-        if path not in self._modules:
-            self._modules[path] = parse(path, self._texts[path])
-        return self._modules[path]
+        if path not in self.modules:
+            self.modules[path] = parse(path, self.texts[path])
+        return self.modules[path]
 
     @cached_property
     def definitions(self) -> Mapping[str, tuple[Definition, ...]]:
         """Functions and assigned predicates that ask for the architecture, by name."""
         found: dict[str, list[Definition]] = {}
-        for path, content in self._texts.items():
+        for path, content in self.texts.items():
             if self.asks(content) and (module := self.module(path)) is not None:
                 for name, definition in _definitions(module):
                     found.setdefault(name, []).append(definition)
