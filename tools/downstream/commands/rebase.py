@@ -111,13 +111,7 @@ def _emit(
 ) -> int:
     colour = colour_wanted(options.color, sys.stdout)
     places = [(report.results, _context(report, command, pins, session, left)) for report, command in reports]
-    if options.json and len(places) > 1:
-        from downstream.report import json
-
-        sys.stdout.write(json.together(places))
-    else:
-        texts = [formats.rendered(found, context=context, options=options, colour=colour) for found, context in places]
-        sys.stdout.write("\n".join(texts))
+    sys.stdout.write(formats.rendered_together(places, options=options, colour=colour))
     for report, _ in reports:
         for warning in report.warnings:
             print(f"warning: {warning}", file=sys.stderr)
