@@ -74,7 +74,15 @@ def prove_kernels(session: nox.Session) -> None:
 @nox.session(venv_backend="none")
 def gpu_tests(session: nox.Session) -> None:
     """The tests on a GPU, with the Python that has torch for it: what runs nox, or ``python3`` on PATH."""
-    session.run("python3", "-m", "pytest", "-m", "gpu", "tests/gpu", *session.posargs, external=True)
+    where = () if any(word.startswith("tests/") for word in session.posargs) else ("tests/gpu",)
+    session.run("python3", "-m", "pytest", "-m", "gpu", *where, *session.posargs, external=True)
+
+
+@nox.session
+def nvcc_tests(session: nox.Session) -> None:
+    """The tests that need the CUDA compiler, fetched into the cache once. ``-- -m nvcc`` adds the slow ones."""
+    session.install("-e", ".[test]")
+    session.run("pytest", "-m", "nvcc and not slow and not gpu", *session.posargs)
 
 
 @nox.session

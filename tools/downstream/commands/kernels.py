@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from downstream.arches import parse_targets
 from downstream.cli import FINDINGS, OK, add_common_options, parser
 from downstream.commands import kernels_build
+from downstream.commands.kernels_build import add_cuda_home, toolchain_of
 from downstream.errors import UsageError
 from downstream.pins import load
 from downstream.report import json as report_json
@@ -61,20 +62,6 @@ def build_parser() -> argparse.ArgumentParser:
     add_common_options(prove)
     kernels_build.add_commands(commands)
     return top
-
-
-def add_cuda_home(options: argparse.ArgumentParser) -> None:
-    options.add_argument("--cuda-home", type=Path, metavar="DIR", help="a CUDA 13.0 toolkit to use, not the pinned one")
-
-
-def toolchain_of(options: argparse.Namespace) -> Toolchain:
-    from downstream.kernels.toolchain import pinned, system
-    from downstream.trees.cache import default_folder
-
-    if options.cuda_home is not None:
-        return system(options.cuda_home)
-    bar = progress(quiet=options.quiet)
-    return pinned(options.root, default_folder(), offline=options.offline, progress=bar)
 
 
 def _toolchain(options: argparse.Namespace) -> int:

@@ -22,6 +22,7 @@ from downstream.report.terminal import progress
 if TYPE_CHECKING:
     from downstream.kernels.modules import Built
     from downstream.kernels.parts import Part
+    from downstream.kernels.toolchain import Toolchain
     from downstream.wheels.jitcache import JitCache
 
 TARGETS = "12.0f,12.1a"
@@ -42,7 +43,7 @@ def add_commands(commands: Any) -> None:
     build.add_argument("--python", type=Path, metavar="FILE", help="an interpreter that is one already: none is made")
     build.add_argument("--may-be-empty", action="append", default=[], metavar="MODULE", help=argparse.SUPPRESS)
     build.add_argument("--out", type=Path, metavar="DIR", help="default: dist/<line>")
-    build.add_argument("--cuda-home", type=Path, metavar="DIR", help="a CUDA 13.0 toolkit, not the pinned one")
+    add_cuda_home(build)
     add_common_options(build)
     text = "join the shards of one build to a wheel; refuses parts whose toolchain, series or targets differ"
     merge = commands.add_parser("merge", help=text.partition(";")[0], description=text, allow_abbrev=False)
@@ -51,12 +52,25 @@ def add_commands(commands: Any) -> None:
     add_common_options(merge)
 
 
+def add_cuda_home(options: argparse.ArgumentParser) -> None:
+    options.add_argument("--cuda-home", type=Path, metavar="DIR", help="a CUDA 13.0 toolkit to use, not the pinned one")
+
+
+def toolchain_of(options: argparse.Namespace) -> Toolchain:
+    from downstream.kernels.toolchain import pinned, system
+    from downstream.trees.cache import default_folder
+
+    if options.cuda_home is not None:
+        return system(options.cuda_home)
+    bar = progress(quiet=options.quiet)
+    return pinned(options.root, default_folder(), offline=options.offline, progress=bar)
+
+
 def run(options: argparse.Namespace) -> int:
     return _build(options) if options.command == "build" else _merge(options)
 
 
 def _build(options: argparse.Namespace) -> int:
-    from downstream.commands.kernels import toolchain_of
     from downstream.kernels import parts
     from downstream.kernels.compile import workers_for
     from downstream.kernels.environment import TORCH, installed_wheel, interpreter

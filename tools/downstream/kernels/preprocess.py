@@ -13,7 +13,7 @@ from downstream.kernels.sources import Unit
 from downstream.kernels.toolchain import run
 
 # nvcc 13.0 --dryrun of a device pass; a test marked nvcc reads them back from the compiler.
-_LANGUAGE = (
+LANGUAGE = (
     "-DCUDA_DOUBLE_MATH_FUNCTIONS",
     "-D__CUDACC__",
     "-D__NVCC__",
@@ -52,7 +52,7 @@ def device_text(folder: Path, unit: Unit, target: Target, outside: Sequence[Path
     """
     macros = [f"-D{name}={value}" if value else f"-D{name}" for name, value in architecture_macros(target).items()]
     width = ["-m64"] if platform.machine() == "x86_64" else []
-    command = ["g++", "-std=c++17", *macros, "-E", "-x", "c++", *_LANGUAGE, "-fPIC", "-O3", *DEFINES]
+    command = ["g++", "-std=c++17", *macros, "-E", "-x", "c++", *LANGUAGE, "-fPIC", "-O3", *DEFINES]
     command += [flag for flag in unit.flags if flag.startswith(("-D", "-U"))]
     command += [*include_flags(unit, outside), "-include", "cuda_runtime.h", *width, unit.source]
     return run(command, cwd=folder)
