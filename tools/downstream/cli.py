@@ -25,12 +25,9 @@ SETUP = "python3 -m venv .venv && .venv/bin/pip install -e ."
 # What is not among the core dependencies, by import name: the extra that brings it.
 EXTRAS = {
     "cyclonedx": "wheels",
-    "fastapi": "index",
     "httpx": "index",
     "installer": "wheels",
     "packageurl": "wheels",
-    "simple_repository": "index",
-    "simple_repository_server": "index",
     "starlette": "index",
     "tree_sitter": "audit",
     "tree_sitter_cuda": "audit",

@@ -23,7 +23,10 @@ _SOURCES = re.compile(r"(/[^\s:$]*/flashinfer)/data/(?:include|csrc)\b")
 def aot_folders(installed: Installation, paths: list[str]) -> list[Path]:
     """Return where ahead-of-time modules lie; FlashInfer loads one from there without asking what is in it."""
     folders = [installed.package / "data" / "aot"]
-    folders += [Path(path) / "flashinfer_jit_cache" / "jit_cache" for path in paths if path]
+    # From 0.7.0 on, flashinfer_jit_cache may be a shim for packages that are named after it.
+    folders += [
+        folder for path in paths if path for folder in sorted(Path(path).glob("flashinfer_jit_cache*/jit_cache"))
+    ]
     return [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
 
 
