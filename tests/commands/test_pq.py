@@ -586,14 +586,16 @@ def test_refresh_renews_line_numbers_only(run: Run, overlay: Path) -> None:
     assert (code, out) == (OK, "next: nothing to do\n")
 
 
-def test_an_edit_finishes_what_a_killed_one_began(run: Run, overlay: Path) -> None:
+@pytest.mark.parametrize("command", ["refresh", "check", "list"])
+def test_every_command_first_finishes_what_a_killed_one_began(run: Run, overlay: Path, command: str) -> None:
     journal = overlay / ".work/transaction"
     (journal / "files").mkdir(parents=True)
     (journal / "files/0").write_bytes(FIRST)
     steps = [{"path": "patches/stable/up/back.patch", "file": "0"}]
     (journal / "journal.json").write_text(json.dumps({"schema": 1, "steps": steps, "folders": []}))
-    run("refresh", "--root", overlay)
+    run(command, "--root", overlay)
     assert state(overlay)["back.patch"] == FIRST
+    assert not journal.exists()
 
 
 def test_a_series_under_rebase_is_left_alone(run: Run, overlay: Path) -> None:

@@ -140,8 +140,8 @@ def test_paths_outside_the_root_are_refused(tmp_path: Path) -> None:
         Transaction(tmp_path).write("../x", b"")
 
 
-def write_generations(root: Path) -> None:
-    """Write one generation after the other, until killed."""
+def write_generations(root: Path, progress: int) -> None:
+    """Write one generation after the other, until killed; tell each by a byte."""
     recover(root)
     generation = int((root / "VERSIONS.toml").read_bytes())
     while True:
@@ -155,6 +155,7 @@ def write_generations(root: Path) -> None:
             else:
                 change.remove(name)
         change.commit()
+        os.write(progress, b".")
 
 
 def consistent(root: Path) -> int:
@@ -180,14 +181,18 @@ def test_kill_9_at_fifty_moments_leaves_old_or_new(
     chance = random.Random(7)
     generations, interrupted = set(), 0
     for _ in range(50):
+        reader, writer = os.pipe()
         child = os.fork()
         if not child:
             try:
-                write_generations(tmp_path)
+                write_generations(tmp_path, writer)
             finally:
                 os._exit(1)
-        time.sleep(chance.random() * 0.02)
+        os.read(reader, 1)  # the child is under way, however busy the machine is
+        time.sleep(chance.random() * 0.005)
         os.kill(child, signal.SIGKILL)
+        os.close(reader)
+        os.close(writer)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
         interrupted += recover(tmp_path)
         generations.add(consistent(tmp_path))

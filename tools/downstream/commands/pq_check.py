@@ -18,8 +18,10 @@ from downstream.patches.series import Series, load_series
 from downstream.pins import Pin, Pins, load
 from downstream.placing.push import push
 from downstream.placing.verdict import HunkStatus, PatchResult, PushReport
+from downstream.queue import state
 from downstream.queue.foreign import find_series, read_tolerantly, write_out
 from downstream.queue.lint import Finding, age, lint, unsettled
+from downstream.queue.transaction import pending, recover
 from downstream.report import json as report_json
 from downstream.report.context import ReportContext, printable
 from downstream.report.formats import FORMATS, rendered, rendered_together
@@ -114,6 +116,9 @@ def _check_project(options: argparse.Namespace) -> int:
 
 
 def _judged(options: argparse.Namespace) -> list[_Checked]:
+    if pending(options.root):
+        with state.exclusive(options.root):
+            recover(options.root)
     pins = load(options.root)
     with _session(options) as session:
         return [_judge(pins, pin, session) for pin in _pins(pins, options)]

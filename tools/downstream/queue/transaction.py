@@ -75,6 +75,11 @@ class Transaction:
         return path.as_posix()
 
 
+def pending(root: Path) -> bool:
+    """Whether a commit is under way, or was killed on its way; a reader should ``recover`` first, as a writer."""
+    return (root / WORK / JOURNAL).is_dir()
+
+
 def recover(root: Path) -> bool:
     """Finish a commit that was killed on its way; return whether there was one. Safe to call at every start.
 
@@ -84,13 +89,13 @@ def recover(root: Path) -> bool:
     work = root / WORK
     if not work.is_dir():
         return False
-    pending = (work / JOURNAL).is_dir()
-    if pending:
+    begun = pending(root)
+    if begun:
         _roll_forward(root)
     for leftover in work.glob(f"{JOURNAL}.*.tmp"):
         if not _is_running(leftover.name.split(".")[1]):
             shutil.rmtree(leftover, ignore_errors=True)
-    return pending
+    return begun
 
 
 def _is_running(pid: str) -> bool:
