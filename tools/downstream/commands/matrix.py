@@ -12,7 +12,7 @@ from downstream import pins as pinned
 from downstream.cli import FINDINGS, OK, add_common_options, colour_wanted, parser
 from downstream.errors import UsageError, WriteError
 from downstream.pins import Pins
-from downstream.queue.matrix import Matrix, chosen, matrix
+from downstream.queue.matrix import Matrix, chosen, matrix, withdrawn
 from downstream.queue.plan import Plan
 from downstream.queue.target import Target
 from downstream.report.matrix.document import Culprits, document
@@ -108,7 +108,8 @@ def _matrix(plan: Plan, options: argparse.Namespace, session: Session) -> Matrix
     releases = chosen(published.releases, plan.pin.version, asked, pre=options.pre)
     if not releases:
         raise UsageError(options.releases, f"admits no release of {plan.pin.upstream.name}", "widen it, or add --pre")
-    return matrix(plan, releases, session.progress, unversioned=published.skipped)
+    yanked = withdrawn(published.releases, releases)
+    return matrix(plan, releases, unversioned=published.skipped, yanked=yanked)
 
 
 def _culprits(plans: Sequence[Plan], asked: Sequence[str]) -> dict[str, Culprits]:

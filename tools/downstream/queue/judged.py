@@ -112,12 +112,18 @@ def _read(row: list[Any]) -> Verdict:
     )
 
 
-def _key(patches: Sequence[Patch], base: Tree, new: Tree) -> str:
-    digest = hashlib.sha256(b"%d\n" % RULES)
+def series_digest(patches: Sequence[Patch]) -> str:
+    """Return the sha256 of a series: names, strips and content in order."""
+    digest = hashlib.sha256()
     for patch in patches:
         content = patch.to_bytes()
         digest.update(b"%s\n%d %d\n" % (patch.name.encode("utf-8", "surrogateescape"), patch.strip, len(content)))
         digest.update(content)
+    return digest.hexdigest()
+
+
+def _key(patches: Sequence[Patch], base: Tree, new: Tree) -> str:
+    digest = hashlib.sha256(b"%d\n%s\n" % (RULES, series_digest(patches).encode()))
     for tree in (base, new):
         gone = False
         for path in touched(patches):

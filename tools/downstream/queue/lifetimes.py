@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
 from packaging.version import Version
 
-from downstream.errors import TreeError
+from downstream.errors import DownstreamError
 from downstream.patches.text import Patch
 from downstream.placing.verdict import FileResult, HunkResult, HunkStatus, PatchResult
-from downstream.progress import Progress
 from downstream.queue.judged import Place, Verdicts, judged, touched
-from downstream.trees.open import prefetch
+from downstream.trees.open import prefetch_all
 from downstream.trees.releases import Release
 from downstream.trees.session import Session
 from downstream.trees.tree import Tree
@@ -62,33 +61,70 @@ def between(releases: Iterable[Release], old: Version, new: Version) -> tuple[Ve
     return tuple(sorted(found | {new}))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """One release on the way: its tree and verdicts, or the error that tells why it has none."""
+
+    version: Version
+    tree: Tree | None = None
+    verdicts: Verdicts | None = None
+    problem: DownstreamError | None = None
+
+
+def stops(
+    patches: Sequence[Patch],
+    base: Tree,
+    versions: Sequence[Version],
+    open_version: Callable[[Version], Tree],
+    session: Session,
+    label: str,
+) -> Iterator[Stop]:
+    """Push the series on each of *versions* in turn, reading only the files it touches, those of all side by side.
+
+    What is judged is kept at once: a walk that is interrupted goes on where it
+    was. A release that cannot be opened or read is a stop that says so.
+    """
+    opened: dict[Version, Tree | DownstreamError] = {}
+    for version in versions:
+        try:
+            opened[version] = open_version(version)
+        except DownstreamError as exc:
+            opened[version] = exc
+    prefetch_all([tree for tree in opened.values() if not isinstance(tree, Exception)], touched(patches), session)
+    with session.progress.task(label, len(versions), "releases") as task:
+        for version in versions:
+            tree = opened[version]
+            if isinstance(tree, DownstreamError):
+                yield Stop(version=version, problem=tree)
+            else:
+                try:
+                    yield Stop(version=version, tree=tree, verdicts=judged(patches, base, tree, session))
+                except DownstreamError as exc:
+                    yield Stop(version=version, problem=exc)
+            task.advance(1, str(version))
+
+
 def walk(
     patches: Sequence[Patch],
     base: Tree,
     versions: Sequence[Version],
     open_version: Callable[[Version], Tree],
     session: Session,
-    progress: Progress,
 ) -> Walk:
-    """Push the series on each of *versions*, reading only the files it touches.
+    """Push the series on each of *versions*.
 
     A release that cannot be read is skipped and named; only the last one must
     be readable.
     """
-    paths = touched(patches)
     walked: list[tuple[Version, Verdicts]] = []
     skipped: list[tuple[Version, str]] = []
-    with progress.task("walking the releases", len(versions), "releases") as task:
-        for version in versions:
-            try:
-                tree = open_version(version)
-                prefetch(tree, paths)
-                walked.append((version, judged(patches, base, tree, session)))
-            except TreeError as exc:
-                if version == versions[-1]:
-                    raise
-                skipped.append((version, exc.problem))
-            task.advance(1, str(version))
+    for stop in stops(patches, base, versions, open_version, session, "walking the releases"):
+        if stop.verdicts is not None:
+            walked.append((stop.version, stop.verdicts))
+        elif stop.problem is not None:
+            if stop.version == versions[-1]:
+                raise stop.problem
+            skipped.append((stop.version, stop.problem.problem))
     return Walk(
         versions=tuple(version for version, _ in walked),
         verdicts=tuple(verdicts for _, verdicts in walked),

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from downstream.errors import TreeError
-from downstream.patches.text import Patch
-from downstream.progress import Progress
-from downstream.queue.judged import Place, Verdict, Verdicts, judged, touched
-from downstream.queue.lifetimes import Fate, fate
+from downstream.patches.text import FilePatch, Hunk, Patch
+from downstream.queue.ending import Sides, sides, whereabouts
+from downstream.queue.judged import Place, Verdict, Verdicts
+from downstream.queue.lifetimes import Fate, Stop, fate, stops
 from downstream.queue.plan import Plan
-from downstream.trees.open import prefetch
 from downstream.trees.releases import Release
 from downstream.trees.tree import Tree
 
@@ -29,6 +27,7 @@ class Column:
     uploaded: str = ""  # ISO 8601, as the index says; empty where it does not
     verdicts: Verdicts | None = None
     skipped: str = ""
+    elsewhere: Mapping[Place, tuple[str, ...]] = field(default_factory=dict)  # "path:line" where code went
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +51,8 @@ class Matrix:
     patches: tuple[Patch, ...]
     columns: tuple[Column, ...]
     unversioned: tuple[str, ...] = ()  # files on the index whose version is none (PEP 440), or that are no release
+    withdrawn: tuple[Version, ...] = ()  # yanked releases, which are no columns
+    sides: Mapping[Place, Sides] = field(default_factory=dict)  # where a life ended
 
     @property
     def places(self) -> tuple[Place, ...]:
@@ -106,37 +107,80 @@ def chosen(releases: Sequence[Release], pin: Version, asked: SpecifierSet | None
     return (*earlier, *(release for release in usable if release.version >= pin))
 
 
+def withdrawn(releases: Sequence[Release], columns: Sequence[Release]) -> tuple[Version, ...]:
+    """Return the yanked releases within the span of *columns* that are none of them."""
+    if not columns:
+        return ()
+    first, last, judged_ones = columns[0].version, columns[-1].version, {release.version for release in columns}
+    return tuple(
+        release.version
+        for release in releases
+        if release.yanked and first <= release.version <= last and release.version not in judged_ones
+    )
+
+
 def matrix(
     plan: Plan,
     releases: Sequence[Release],
-    progress: Progress,
     *,
     unversioned: Sequence[str] = (),
+    yanked: Sequence[Version] = (),
     opened: Callable[[Version], Tree] | None = None,
 ) -> Matrix:
     """Judge the series of *plan* on each of *releases*, reading only the files it touches.
 
     A release that cannot be read, for want of a wheel say, is a column that says so.
     """
-    paths = touched(plan.patches)
-    open_version = opened or plan.open
-    columns: list[Column] = []
-    with progress.task(f"{plan.pin.upstream.name} on its releases", len(releases), "releases") as task:
-        for release in releases:
-            uploaded = release.uploaded or ""
-            try:
-                tree = open_version(release.version)
-                prefetch(tree, paths)
-                found = judged(plan.patches, plan.base, tree, plan.session)
-                columns.append(Column(version=release.version, uploaded=uploaded, verdicts=found))
-            except TreeError as exc:
-                columns.append(Column(version=release.version, uploaded=uploaded, skipped=exc.problem))
-            task.advance(1, str(release.version))
-    return Matrix(
-        upstream=plan.pin.upstream.name,
+    dates = {release.version: release.uploaded or "" for release in releases}
+    upstream = plan.pin.upstream.name
+    on_the_way = list(
+        stops(
+            plan.patches, plan.base, list(dates), opened or plan.open, plan.session, f"{upstream} on its releases"
+        )
+    )  # fmt: skip
+    found = Matrix(
+        upstream=upstream,
         line=plan.pin.line,
         pin=plan.pin.version,
         patches=plan.patches,
-        columns=tuple(columns),
+        columns=tuple(_column(stop, dates[stop.version]) for stop in on_the_way),
         unversioned=tuple(unversioned),
+        withdrawn=tuple(yanked),
     )
+    return _with_endings(found, plan, {stop.version: stop.tree for stop in on_the_way if stop.tree})
+
+
+def _column(stop: Stop, uploaded: str) -> Column:
+    problem = f"{stop.problem.place}: {stop.problem.problem}" if stop.problem else ""
+    return Column(version=stop.version, uploaded=uploaded, verdicts=stop.verdicts, skipped=problem)
+
+
+def _with_endings(found: Matrix, plan: Plan, trees: Mapping[Version, Tree]) -> Matrix:
+    """Fill in what the releases that ended a hunk's life show: their lines, and the code's new home."""
+    columns = {column.version: column for column in found.columns}
+    shown: dict[Place, Sides] = {}
+    for place in found.places:
+        life = found.lifetime(place)
+        if life.ended and life.last:
+            file, hunk = _hunk(plan.patches, place)
+            last, ended = (
+                (trees[version], (columns[version].verdicts or {})[place]) for version in (life.last, life.ended)
+            )
+            shown[place] = sides(file, hunk, last, ended)
+    with plan.session.progress.task("where code went", len(found.columns), "releases") as task:
+        pointed = []
+        for column in found.columns:
+            if column.verdicts and column.version > found.pin:
+                places = whereabouts(
+                    plan.patches, plan.base, trees[column.version], column.verdicts, plan.session
+                )  # fmt: skip
+                column = replace(column, elsewhere=places)  # noqa: PLW2901 - the column, completed
+            pointed.append(column)
+            task.advance(1, str(column.version))
+    return replace(found, columns=tuple(pointed), sides=shown)
+
+
+def _hunk(patches: Sequence[Patch], place: Place) -> tuple[FilePatch, Hunk | None]:
+    patch = next(patch for patch in patches if patch.name == place[0])
+    file = patch.files[place[1]]
+    return file, next((hunk for hunk in file.hunks if hunk.number == place[2]), None)

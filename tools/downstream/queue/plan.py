@@ -53,14 +53,14 @@ class Plan:
 
     @cached_property
     def new(self) -> Tree:
-        return self.open(self.target.version)
-
-    def open(self, version: Version) -> Tree:
-        if version == self.pin.version:
-            return self.base
-        tree = open_release(self.target.upstream, version, self.session)
+        """The release the series goes to, its touched files read in as few requests as can be."""
+        tree = self.open(self.target.version)
         prefetch(tree, touched(self.patches))
         return tree
+
+    def open(self, version: Version) -> Tree:
+        """Open a release of the upstream. Nothing of it is fetched before it is read."""
+        return self.base if version == self.pin.version else open_release(self.target.upstream, version, self.session)
 
     def verify_base(self) -> None:
         """See that the series applies to its own pin; a rewritten release or a stray edit ends here.
@@ -82,7 +82,7 @@ class Plan:
             return Walk(versions=(), verdicts=())
         known = published.releases(self.target.upstream.package, session=self.session)
         versions = between(known, self.pin.version, self.target.version)
-        return walk(self.patches, self.base, versions, self.open, self.session, self.session.progress)
+        return walk(self.patches, self.base, versions, self.open, self.session)
 
     def push(self) -> Push:
         """Push the whole series on the target."""

@@ -70,6 +70,7 @@ class WheelTree:
         self, source: Source, layout: Layout, name: str, *, identity: str = "", session: Session | None = None
     ) -> None:
         self.name = name
+        self.identity = identity
         self._source = source
         self._layout = layout
         self._session = session if identity else None

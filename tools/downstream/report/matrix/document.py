@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from downstream.patches.header import Header
 from downstream.patches.text import FilePatch, Hunk, Patch
 from downstream.placing.verdict import HunkStatus
 from downstream.queue.culprit import Culprit
+from downstream.queue.ending import Sides
 from downstream.queue.judged import Place, Verdict
 from downstream.queue.matrix import Lifetime, Matrix
 from downstream.report.context import decoded
@@ -45,6 +47,7 @@ MEANINGS: Mapping[str, str] = {
 # From what needs a person most to what needs one least.
 GRAVITY = tuple(LETTERS)[::-1]
 
+Shown = tuple[Verdict, tuple[str, ...]]  # a verdict, and where the code went
 Culprits = Callable[[Place, Lifetime], Culprit | None]
 
 
@@ -78,7 +81,7 @@ def _newest_is_fine(matrix: Matrix) -> bool:
 
 
 def _matrix(matrix: Matrix, culprit: Culprits) -> dict[str, Any]:
-    verdicts: dict[Verdict, int] = {}
+    verdicts: dict[Shown, int] = {}
     patches = [_patch(patch, matrix, verdicts, culprit) for patch in matrix.patches]
     return {
         "upstream": matrix.upstream,
@@ -88,14 +91,15 @@ def _matrix(matrix: Matrix, culprit: Culprits) -> dict[str, Any]:
             {"version": str(column.version), "date": column.uploaded[:10], "skipped": column.skipped}
             for column in matrix.columns
         ],
-        "not_releases": len(matrix.unversioned),
+        "not_releases": list(matrix.unversioned),
+        "withdrawn": [str(version) for version in matrix.withdrawn],
         # Cells are indices into this table: neighbouring releases mostly share their verdict.
-        "verdicts": [_verdict(verdict) for verdict in verdicts],
+        "verdicts": [_verdict(*shown) for shown in verdicts],
         "patches": patches,
     }
 
 
-def _verdict(verdict: Verdict) -> dict[str, Any]:
+def _verdict(verdict: Verdict, elsewhere: tuple[str, ...]) -> dict[str, Any]:
     return {
         "status": verdict.status.value,
         "line": verdict.line,
@@ -103,11 +107,12 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "reason": verdict.reason,
         "review": verdict.review,
         "candidates": list(verdict.candidates),
-        "found": [{"line": line, "text": decoded(text)} for line, text in verdict.found],
+        "elsewhere": list(elsewhere),
+        "found": _lines(verdict.found),
     }
 
 
-def _patch(patch: Patch, matrix: Matrix, verdicts: dict[Verdict, int], culprit: Culprits) -> dict[str, Any]:
+def _patch(patch: Patch, matrix: Matrix, verdicts: dict[Shown, int], culprit: Culprits) -> dict[str, Any]:
     header = Header.parse(patch.header)
     return {
         "patch": patch.name,
@@ -122,23 +127,26 @@ def _patch(patch: Patch, matrix: Matrix, verdicts: dict[Verdict, int], culprit: 
 
 
 def _row(
-    place: Place, file: FilePatch, hunk: Hunk | None, matrix: Matrix, verdicts: dict[Verdict, int], culprit: Culprits
+    place: Place, file: FilePatch, hunk: Hunk | None, matrix: Matrix, verdicts: dict[Shown, int], culprit: Culprits
 ) -> dict[str, Any]:
     cells: list[int | None] = []
     for column in matrix.columns:
         verdict = matrix.verdict(place, column)
-        cells.append(None if verdict is None else verdicts.setdefault(verdict, len(verdicts)))
+        shown = None if verdict is None else (verdict, column.elsewhere.get(place, ()))
+        cells.append(None if shown is None else verdicts.setdefault(shown, len(verdicts)))
     return {
         "file": file.path,
         "number": place[2],
         "old_line": hunk.old_start if hunk else None,
         "text": "\n".join(decoded(line) for line in hunk.raw.rstrip(b"\n").split(b"\n")) if hunk else "",
         "cells": cells,
-        "lifetime": _lifetime(place, matrix.lifetime(place), culprit),
+        "lifetime": _lifetime(place, matrix, culprit),
     }
 
 
-def _lifetime(place: Place, life: Lifetime, culprit: Culprits) -> dict[str, Any]:
+def _lifetime(place: Place, matrix: Matrix, culprit: Culprits) -> dict[str, Any]:
+    life = matrix.lifetime(place)
+    sides = matrix.sides.get(place, Sides())
     commit = culprit(place, life) if life.ended else None
     return {
         "first": str(life.first) if life.first else None,
@@ -148,4 +156,28 @@ def _lifetime(place: Place, life: Lifetime, culprit: Culprits) -> dict[str, Any]
         "commit": None
         if commit is None
         else {"id": commit.commit, "title": commit.title, "pull": commit.pull, "date": commit.date},
+        "before": _lines(sides.before),
+        "after": _lines(sides.after),
+        "moves": list(_moves(place, matrix)),
     }
+
+
+def _moves(place: Place, matrix: Matrix) -> Iterator[dict[str, str]]:
+    """Each release in which the code that left its file stands in another one than in the release before.
+
+    Where several files look like it, the one that does in most releases counts.
+    """
+    homes = [
+        (str(column.version), [each.rpartition(":")[0] for each in column.elsewhere.get(place, ())])
+        for column in matrix.columns
+    ]
+    often = Counter(path for _, paths in homes for path in set(paths))
+    home = ""
+    for version, paths in homes:
+        if paths and (likely := max(paths, key=lambda path: often[path])) != home:
+            home = likely
+            yield {"version": version, "path": home}
+
+
+def _lines(lines: Sequence[tuple[int, bytes]]) -> list[dict[str, Any]]:
+    return [{"line": line, "text": decoded(text.rstrip(b"\r\n"))} for line, text in lines]

@@ -7,7 +7,7 @@ from typing import Any
 
 from downstream.report.markdown import code, escaped
 from downstream.report.matrix.document import LETTERS, MEANINGS
-from downstream.report.matrix.text import cell_letters, ending, patch_statuses
+from downstream.report.matrix.text import cell_letters, ending, left_out, patch_statuses
 
 
 def render(document: Mapping[str, Any]) -> str:
@@ -35,4 +35,5 @@ def _matrix(matrix: Mapping[str, Any]) -> list[str]:
             lines += [f"{'  hunk ' + str(row['number']):{width}}{cell_letters(row, matrix)}" for row in patch["hunks"]]
     seen = {verdict["status"] for verdict in matrix["verdicts"]}
     legend = "; ".join(f"{letter} {MEANINGS[status]}" for status, letter in LETTERS.items() if status in seen)
-    return [*lines, "```", "", legend, ""]
+    lines += ["```", "", legend, ""]
+    return [*lines, *(line for sentence in left_out(matrix) for line in (f"- {escaped(sentence)}", ""))]

@@ -10,7 +10,7 @@ from typing import Any
 
 from downstream.report.matrix.document import LETTERS, MEANINGS
 from downstream.report.matrix.svg import COLOURS
-from downstream.report.matrix.text import ending, patch_statuses
+from downstream.report.matrix.text import ending, left_out, patch_statuses
 
 _HERE = Path(__file__).parent
 
@@ -32,11 +32,15 @@ def render(document: Mapping[str, Any]) -> str:
         # An inline icon: a browser asks for one otherwise, and there is nowhere to ask.
         '<link rel="icon" href="data:,">',
         f"<title>{escape(names)}: patches by release</title><style>{style}</style></head><body>",
-        (f"<header><h1>{escape(names)}: every hunk on every release</h1>"
-        "<p>Arrow keys move, Enter opens a cell, + and - unfold and fold a patch, Escape closes.</p>"),
+        (
+            f"<header><h1>{escape(names)}: every hunk on every release</h1>"
+            "<p>Arrow keys move, Enter opens a cell, + and - unfold and fold a patch, Escape closes.</p>"
+        ),
         "".join(_legend(document)),
-        ('<p class="tools"><button type="button" id="unfold">unfold all</button> '
-        '<button type="button" id="fold">fold all</button></p></header><main>'),
+        (
+            '<p class="tools"><button type="button" id="unfold">unfold all</button> '
+            '<button type="button" id="fold">fold all</button></p></header><main>'
+        ),
     ]
     for index, matrix in enumerate(document["matrices"]):
         parts += _matrix(index, matrix)
@@ -69,11 +73,9 @@ def _matrix(index: int, matrix: Mapping[str, Any]) -> Iterator[str]:
     for number, patch in enumerate(matrix["patches"]):
         yield from _patch(number, patch, matrix)
     yield "</tbody></table></div>"
-    skipped = [release for release in releases if release["skipped"]]
-    if skipped:
-        yield '<ul class="skipped">'
-        yield from (f"<li>{escape(one['version'])} was skipped: {escape(one['skipped'])}</li>" for one in skipped)
-        yield "</ul>"
+    yield '<ul class="skipped">'
+    yield from (f"<li>{escape(sentence)}</li>" for sentence in left_out(matrix))
+    yield "</ul>"
     yield "</section>"
 
 

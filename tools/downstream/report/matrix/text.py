@@ -42,8 +42,18 @@ def ending(life: Mapping[str, Any]) -> str:
         text += f"; {life['fate']} since {life['ended']}"
         if commit := life["commit"]:
             pull = f"#{commit['pull']}" if commit["pull"] else commit["id"][:9]
-            text += f" ({pull}: {commit['title']})"
-    return text
+            title = commit["title"].removesuffix(f" (#{commit['pull']})")
+            text += f" ({pull}: {title})"
+    return text + "".join(f"; from {move['version']} on code like it is in {move['path']}" for move in life["moves"])
+
+
+def left_out(matrix: Mapping[str, Any]) -> Iterator[str]:
+    """A sentence for every release and file of the index that has no verdict."""
+    yield from (f"skipped {one['version']}: {one['skipped']}" for one in matrix["releases"] if one["skipped"])
+    if matrix["withdrawn"]:
+        yield f"yanked, so left out: {', '.join(matrix['withdrawn'])}"
+    if names := matrix["not_releases"]:
+        yield f"no releases ({len(names)}): {', '.join(names)}"
 
 
 def _matrix(matrix: Mapping[str, Any], *, colour: bool, verbose: bool) -> Iterator[str]:
@@ -68,9 +78,7 @@ def _matrix(matrix: Mapping[str, Any], *, colour: bool, verbose: bool) -> Iterat
             yield f"{'':{width}}{printable(ending(row['lifetime']))}"
     seen = {verdict["status"] for verdict in matrix["verdicts"]}
     yield "; ".join(f"{letter} {MEANINGS[status]}" for status, letter in LETTERS.items() if status in seen)
-    for release in releases:
-        if release["skipped"]:
-            yield f"skipped {release['version']}: {printable(release['skipped'])}"
+    yield from map(printable, left_out(matrix))
 
 
 def _painted(letters: str, colour: bool) -> str:
