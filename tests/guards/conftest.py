@@ -37,10 +37,8 @@ def compiler_options(table: Predefined) -> dict[str, str]:
     return {key: value for key, value in options.items() if not key.startswith("__has")}
 
 
-@pytest.fixture(scope="session")
-def cpp(tmp_path_factory: pytest.TempPathFactory) -> Oracle:
-    """A function (text, macros) -> the numbers of the branches that GNU cpp keeps."""
-    folder: Path = tmp_path_factory.mktemp("cpp")
+def gnu_cpp(folder: Path) -> Oracle:
+    """A function (text, macros) -> the numbers of the branches that GNU cpp keeps; *folder* is its own."""
 
     def run(text: str, macros: Mapping[str, str]) -> set[int]:
         source = scan(text)
@@ -48,9 +46,14 @@ def cpp(tmp_path_factory: pytest.TempPathFactory) -> Oracle:
         path.write_bytes(marked(text, source).encode("utf-8", "surrogateescape"))
         prelude = folder / "macros.h"
         prelude.write_text("".join(f"#define {key} {value}\n" for key, value in macros.items()), encoding="utf-8")
-        command = ["cpp", "-undef", "-nostdinc", "-P", "-w", "-x", "c++", "-std=gnu++20", "-imacros", prelude, path]
-        result = subprocess.run(command, capture_output=True, check=False)
+        command: list[str | Path] = ["cpp", "-undef", "-nostdinc", "-P", "-w", "-x", "c++", "-std=gnu++20", "-imacros"]
+        result = subprocess.run([*command, prelude, path], capture_output=True, check=False)
         out = result.stdout.decode("utf-8", "replace")
         return {int(line.split()[1]) for line in out.splitlines() if line.startswith("@branch@")}
 
     return run
+
+
+@pytest.fixture(scope="session")
+def cpp(tmp_path_factory: pytest.TempPathFactory) -> Oracle:
+    return gnu_cpp(tmp_path_factory.mktemp("cpp"))

@@ -32,11 +32,26 @@ def shown(guard: Guard) -> str:
         ("if (mSM == kSM_100 || mSM == kSM_103) f();", "mSM == kSM_100 || mSM == kSM_103", "iaaii", "suspect"),
         ('CHECK(mSM == kSM_100 || mSM == kSM_103, "no");', "mSM == kSM_100 || mSM == kSM_103", "iaaii", "suspect"),
         ('TVM_FFI_ICHECK_EQ(major, 10) << "needs 10.x";', "TVM_FFI_ICHECK_EQ(major, 10)", "iaaii", "suspect"),
-        ("TLLM_CHECK_WITH_INFO(sm_version >= 100 && sm_version < 120, x);", "sm_version >= 100 && sm_version < 120", "iaaii", "suspect"),
-        ("if (sm_version != 90) { throw std::runtime_error(\"\"); }", "sm_version != 90", "aiiii", "suspect"),
+        (
+            "TLLM_CHECK_WITH_INFO(sm_version >= 100 && sm_version < 120, x);",
+            "sm_version >= 100 && sm_version < 120",
+            "iaaii",
+            "suspect",
+        ),
+        ('if (sm_version != 90) { throw std::runtime_error(""); }', "sm_version != 90", "aiiii", "suspect"),
         ("int n = sm == 100 ? 2 : 1;", "sm == 100", "iaiii", "suspect"),
-        ("bool ok = getSMVersion() >= 90 && getSMVersion() < 120;", "getSMVersion() >= 90 && getSMVersion() < 120", "aaaii", "suspect"),
-        ("return (sm == 90 && fast) ||\n       (sm >= 100 && sm < 120);", "(sm == 90 && fast) || (sm >= 100 && sm < 120)", "aaaii", "suspect"),
+        (
+            "bool ok = getSMVersion() >= 90 && getSMVersion() < 120;",
+            "getSMVersion() >= 90 && getSMVersion() < 120",
+            "aaaii",
+            "suspect",
+        ),
+        (
+            "return (sm == 90 && fast) ||\n       (sm >= 100 && sm < 120);",
+            "(sm == 90 && fast) || (sm >= 100 && sm < 120)",
+            "aaaii",
+            "suspect",
+        ),
         ("if (100 <= sm && sm < 120) f();", "100 <= sm && sm < 120", "iaaii", "suspect"),
         ("if (flag && cudaArch == 900) f();", "flag && cudaArch == 900", "", ""),
         ("if (flag && cuda_arch == 900) f();", "flag && cuda_arch == 900", "aiiii", "suspect"),
@@ -49,7 +64,7 @@ def shown(guard: Guard) -> str:
         ("if (not (sm < 90 || sm >= 120)) f();", "", "", ""),
         ("if (!(sm < 90 || sm >= 120)) f();", "!(sm < 90 || sm >= 120)", "aaaii", "suspect"),
     ],
-)  # fmt: skip
+)
 def test_a_condition_says_whom_it_admits(code: str, condition: str, verdicts: str, verdict_class: str) -> None:
     found = guards(f"void host(int sm) {{\n  {code}\n}}\n")
     if not verdicts:

@@ -63,22 +63,57 @@ def shown(guard: Guard) -> str:
     [
         # Lists
         ("flags = get(supported_major_versions=[9, 10])", "aaaii", "suspect", "supported_major_versions=[9, 10]"),
-        ("flags = get(\n    supported_major_versions=[\n        10,\n        11,  # no 12\n    ]\n)", "iaaii", "suspect", "supported_major_versions=[ 10, 11, ]"),
+        (
+            "flags = get(\n    supported_major_versions=[\n        10,\n        11,  # no 12\n    ]\n)",
+            "iaaii",
+            "suspect",
+            "supported_major_versions=[ 10, 11, ]",
+        ),
         ("flags = get(supported_major_versions=[9, 10, 12])", "aaaaa", "None", ""),
         ("ARCHS = [9, 10]\nflags = get(supported_major_versions=ARCHS)", "aaaii", "suspect", ""),
         ("flags = get(supported_major_versions=archs())", "uuuuu", "unknown", ""),
         ("def gen_fmha_sm100_module():\n    return get(supported_major_versions=[10])", "iaaii", "hardware", ""),
-        ("def gen_fmha_sm100_module():\n    return get(supported_major_versions=[10, 12])", "iaaaa", "over-inclusive", ""),
+        (
+            "def gen_fmha_sm100_module():\n    return get(supported_major_versions=[10, 12])",
+            "iaaaa",
+            "over-inclusive",
+            "",
+        ),
         # Decorators
-        ("@supported_compute_capability([100, 103])\ndef _cudnn_mm():\n    return True", "iaaii", "suspect", "supported_compute_capability([100, 103])"),
+        (
+            "@supported_compute_capability([100, 103])\ndef _cudnn_mm():\n    return True",
+            "iaaii",
+            "suspect",
+            "supported_compute_capability([100, 103])",
+        ),
         ("@supported_compute_capability([90, 100, 103, 120, 121])\ndef f():\n    return 1", "aaaaa", "None", ""),
         # Capability comparisons and memberships
-        ("major, _ = torch.cuda.get_device_capability()\nif major in (9, 10):\n    f()", "aaaii", "suspect", "major in (9, 10)"),
+        (
+            "major, _ = torch.cuda.get_device_capability()\nif major in (9, 10):\n    f()",
+            "aaaii",
+            "suspect",
+            "major in (9, 10)",
+        ),
         ("if torch.cuda.get_device_capability() == (10, 0):\n    f()", "iaiii", "suspect", ""),
         ("if torch.cuda.get_device_capability()[0] >= 9:\n    f()", "aaaaa", "None", ""),
-        ("m, n = get_compute_capability(d)\narch = f'{m * 10 + n}'\nif arch not in ['100', '103']:\n    raise E", "iaaii", "suspect", ""),
-        ("cap = torch.cuda.get_device_capability()\nsm = cap[0] * 10 + cap[1]\nok = 90 <= sm < 120", "aaaii", "suspect", "90 <= sm < 120"),
-        ("props = torch.cuda.get_device_properties(0)\nif props.major == 9:\n    f()\nelse:\n    g()", "aiiii", "served", ""),
+        (
+            "m, n = get_compute_capability(d)\narch = f'{m * 10 + n}'\nif arch not in ['100', '103']:\n    raise E",
+            "iaaii",
+            "suspect",
+            "",
+        ),
+        (
+            "cap = torch.cuda.get_device_capability()\nsm = cap[0] * 10 + cap[1]\nok = 90 <= sm < 120",
+            "aaaii",
+            "suspect",
+            "90 <= sm < 120",
+        ),
+        (
+            "props = torch.cuda.get_device_properties(0)\nif props.major == 9:\n    f()\nelse:\n    g()",
+            "aiiii",
+            "served",
+            "",
+        ),
         ("ok = [a for a in archs if a.major < 12]", "aaaii", "suspect", "a.major < 12"),
         ("x = a() if major == 10 else b()", "iaaii", "suspect", "major == 10"),
         ("assert major in [9, 10], 'no'", "aaaii", "suspect", ""),
@@ -96,13 +131,23 @@ def shown(guard: Guard) -> str:
         ("if is_sm100_supported():\n    backend = 'trtllm_mla'", "iaaii", "hardware", ""),
         ("if major == 12:\n    f()\nelif major >= 10:\n    g()", "iaaii", "served", "major >= 10"),
         # Dicts keyed by architecture
-        ("_SIZES_BY_CAPABILITY = {\n    9: [4, 8],\n    10: [8],\n}", "aaaii", "suspect", "_SIZES_BY_CAPABILITY keyed by {9, 10}"),
+        (
+            "_SIZES_BY_CAPABILITY = {\n    9: [4, 8],\n    10: [8],\n}",
+            "aaaii",
+            "suspect",
+            "_SIZES_BY_CAPABILITY keyed by {9, 10}",
+        ),
         ("modules_by_arch = {'90': a, '100': b, '103': c}", "aaaii", "suspect", ""),
         ("modules_by_arch = {'90': a, '100': b, '103': c, '120': d, '121': d}", "aaaaa", "None", ""),
         # AOT builders
-        ("has_sm100 = caps.get('sm100', False)\nif has_sm100:\n    add(gen_trtllm_comm_module())\n    add(gen_mnnvl_module())", "iaiii", "suspect", "has_sm100"),
+        (
+            "has_sm100 = caps.get('sm100')\nif has_sm100:\n    add(gen_trtllm_comm_module())\n    add(gen_mnnvl_module())",
+            "iaiii",
+            "suspect",
+            "has_sm100",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_gate_says_whom_it_admits(text: str, verdicts: str, verdict_class: str, condition: str) -> None:
     found = guards(text)
     if verdict_class == "None" and not found:
@@ -178,7 +223,8 @@ def gen_trtllm_comm_module() -> JitSpec:
 
 
 def test_a_parameter_may_be_anything_a_caller_passes() -> None:
-    text = "def f(use_it=None):\n    if use_it is None:\n        use_it = is_sm100_supported()\n    if use_it:\n        g()\n"
+    body = "    if use is None:\n        use = is_sm100_supported()\n    if use:\n        g()\n"
+    text = f"def f(use=None):\n{body}"
     assert [guard.line for guard in guards(text)] == [3]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from downstream.errors import GuardError
 
 PACKAGE = "downstream"
-LEFT_OUT = "tree-sitter-cuda: the enclosing function of C++ guards, whole_kernel and empty-kernel"
+LEFT_OUT = "tree-sitter-cuda: the functions around C++ guards are told by their braces"
 # Imported where it is there, done without where it is not.
 _OPTIONAL = frozenset({"tree_sitter", "tree_sitter_cuda"})
 
@@ -21,7 +21,7 @@ _HEAD = '''\
     ssh host python3 - --installed < this-file        (or the python of the environment that serves)
 
 Standard library of Python 3.11 or later; nothing is written, nothing is fetched. Left out, because it
-needs a compiled parser: {left_out}.
+is compiled: {left_out}.
 """
 import sys
 
@@ -44,6 +44,7 @@ class _Loader(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.machinery.ModuleSpec(name, self, origin="<bundle>", is_package=package)
 
     def exec_module(self, module):
+        module.__file__ = "/bundle/" + module.__name__.replace(".", "/") + ".py"
         exec(compile(SOURCES[module.__name__], "<bundle:" + module.__name__ + ">", "exec"), module.__dict__)
 
 

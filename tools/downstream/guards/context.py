@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import bisect
+import importlib.util
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
+
+from downstream.guards.braces import spans
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser, Query
@@ -15,6 +19,8 @@ _KERNEL = re.compile(r"\b(?:__global__|CUTLASS_GLOBAL)\b")
 _COMMENT_OR_STRING = re.compile(
     r"""//(?:\\\r?\n|[^\n])*|/\*(?:.*?\*/|.*\Z)|"(?:\\.|[^"\\\n])*"?|(?<![0-9A-Za-z_])'(?:\\.|[^'\\\n])*'?""", re.DOTALL
 )
+_OPERATOR = re.compile(r"(?:\w+\s*::\s*)*operator\s*(?:\(\s*\)|\[\s*\]|[^\s\w(]+|\w+)")
+_LAST_NAME = re.compile(r"[\w:~]+(?:<.*>)?$")  # macros may stand before it
 _INK = re.compile(r"[^\n]")
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\r?\n|[^\n])*", re.MULTILINE)
 
@@ -32,13 +38,10 @@ class Function:
     last_column: int  # of the closing brace
 
 
+@cache
 def available() -> bool:
-    """Whether the parser is installed (it is not on a host that only got the bundle)."""
-    try:
-        _parser()
-    except ModuleNotFoundError:
-        return False
-    return True
+    """Whether the CUDA parser is installed (it is not on a host that only got the bundle)."""
+    return importlib.util.find_spec("tree_sitter_cuda") is not None
 
 
 @cache
@@ -51,14 +54,55 @@ def _parser() -> tuple[Parser, Query]:
 
 
 def functions(text: str) -> tuple[Function, ...]:
-    """The function definitions of a file, in the order they begin."""
+    """The function definitions of a file, in the order they begin.
+
+    Where conditionals cut a function in two, a parser loses its way and braces
+    may not; so both are asked, and the shorter answer is taken.
+    """
+    found = {each.body_line: each for each in _by_braces(text)}
+    for each in _parsed(text) if available() else ():
+        other = found.get(each.body_line)
+        if other is None or each.last_line <= other.last_line:
+            found[each.body_line] = each
+    return tuple(sorted(found.values(), key=lambda each: (each.first_line, each.body_line)))
+
+
+def _parsed(text: str) -> tuple[Function, ...]:
     from tree_sitter import QueryCursor
 
     content = text.encode("utf-8", "surrogateescape")
     parser, query = _parser()
     nodes = QueryCursor(query).captures(parser.parse(content).root_node).get("function", [])
-    found = (_function(node, content) for node in sorted(nodes, key=lambda each: each.start_byte))
+    found = (_function(node, content) for node in nodes)
     return tuple(each for each in found if each is not None)
+
+
+def _by_braces(text: str) -> tuple[Function, ...]:
+    lines = Lines(text)
+    found = [
+        Function(
+            name=name,
+            kernel=_KERNEL.search(head) is not None,
+            first_line=lines.at(opening - len(head.lstrip()))[0],
+            body_line=lines.at(opening)[0],
+            body_column=lines.at(opening)[1] + 1,
+            last_line=lines.at(closing)[0],
+            last_column=lines.at(closing)[1],
+        )
+        for name, head, opening, closing in spans(code_only(text))
+    ]
+    return tuple(found)
+
+
+class Lines:
+    """Offsets of a text as lines (1-based) and columns (0-based)."""
+
+    def __init__(self, text: str) -> None:
+        self._starts = [0, *(found.end() for found in re.finditer("\n", text))]
+
+    def at(self, offset: int) -> tuple[int, int]:
+        line = bisect.bisect_right(self._starts, offset)
+        return line, offset - self._starts[line - 1]
 
 
 def _function(node: Node, content: bytes) -> Function | None:
@@ -90,7 +134,11 @@ def _name(node: Node, content: bytes) -> str | None:
     if declarator is None:
         return None
     text = content[declarator.start_byte : declarator.end_byte].decode("utf-8", "replace")
-    return " ".join(text.split("(")[0].split()) or None
+    operator = _OPERATOR.match(text)
+    if operator:
+        return operator[0].replace(" ", "")
+    name = _LAST_NAME.search(" ".join(text.split("(")[0].split()))
+    return name[0] if name else None
 
 
 def enclosing(found: Sequence[Function], first: int, last: int) -> Function | None:

@@ -9,7 +9,7 @@ from functools import cached_property
 from downstream.arches import Target
 from downstream.guards import hardware
 from downstream.guards.assessment import Assessment, assess, suspicion
-from downstream.guards.context import Function, available, covers_body, enclosing, functions, without_comments
+from downstream.guards.context import Function, covers_body, enclosing, functions, without_comments
 from downstream.guards.definitions import Definitions, decode
 from downstream.guards.directives import Branch, Chain
 from downstream.guards.macros import ANY
@@ -38,7 +38,7 @@ class CudaFile:
 
     @cached_property
     def functions(self) -> tuple[Function, ...]:
-        return functions(self.text) if available() else ()
+        return functions(self.text)
 
     def guards(self) -> Iterable[Guard]:
         """Every branch that depends on the architecture, dead ones left out."""

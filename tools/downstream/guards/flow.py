@@ -44,7 +44,7 @@ class File:
     def __init__(self, definitions: Definitions, path: str, table: Predefined) -> None:
         self._definitions = definitions
         self._path = path
-        self._table = table
+        self.table = table
         self._states: dict[int, State] = {}
         self._events: dict[str, list[tuple[Directive, Branch | None]]] = {}
         self._collect(definitions.source(path).items, None)
@@ -109,18 +109,18 @@ class File:
         return known
 
     def _at_begin(self, name: str) -> Known:
-        if self._table.knows(name):
-            return Known(self._table.lookup(name), ARCHITECTURE.fullmatch(name) is not None)
+        if self.table.knows(name):
+            return Known(self.table.lookup(name), ARCHITECTURE.fullmatch(name) is not None)
         if ARCHITECTURE.fullmatch(name):
             return Known(unknown(f"defined({name})", frozenset({name})), architecture=True)
-        return self._definitions.resolve(name, self._path, self._table.target)
+        return self._definitions.resolve(name, self._path, self.table.target)
 
     def _after(self, directive: Directive, branch: Branch | None, before: Known | None) -> Known:
         state = self.state(branch)
         origin = f"{self._path}:{directive.line}"
         macro = parse_define(directive.text, origin)
         assert macro is not None  # collected as one
-        on = f" on {self._table.target}" if isinstance(self._table.target, Target) else ""
+        on = f" on {self.table.target}" if isinstance(self.table.target, Target) else ""
         architecture = self._asks(branch) or (before is not None and before.architecture)
         if state.value.truth is True:
             defined = macro if directive.keyword == "define" else None

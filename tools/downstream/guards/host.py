@@ -24,7 +24,7 @@ from downstream.guards.comparisons import (
     groups,
     truths,
 )
-from downstream.guards.context import Function, available, code_only, enclosing, functions
+from downstream.guards.context import Function, code_only, enclosing, functions
 from downstream.guards.definitions import decode
 from downstream.guards.model import Class, Effect, Guard, Kind, Question
 from downstream.guards.values import FALSE, TRUE, Value
@@ -75,7 +75,7 @@ class _HostFile:
 
     @cached_property
     def _functions(self) -> tuple[Function, ...]:
-        return functions(self._source) if available() else ()
+        return functions(self._source)
 
     def guards(self) -> Iterator[Guard]:
         seen: set[tuple[int, int]] = set()
