@@ -132,7 +132,7 @@ class Worktree:
 def _stream(commit: Commit, *, parent: str | None) -> bytes:
     """One commit as fast-import reads it (git-fast-import(1))."""
     parts = [b"commit refs/heads/%s\n" % BRANCH.encode()]
-    parts += [b"author %s %s\ncommitter %s %s\n" % (commit.author, _WHEN, _US, _WHEN), _data(commit.message)]
+    parts += [b"author %s %s\ncommitter %s %s\n" % (commit.author, _WHEN, _US, _WHEN), _counted(commit.message)]
     if parent is not None:
         parts.append(b"from %s\n" % parent.encode())
     for path, file in sorted(commit.changes.items()):
@@ -140,9 +140,9 @@ def _stream(commit: Commit, *, parent: str | None) -> bytes:
         if file is None:
             parts.append(b"D %s\n" % name)
         else:
-            parts += [b"M %06o inline %s\n" % (file[0], name), _data(file[1])]
+            parts += [b"M %06o inline %s\n" % (file[0], name), _counted(file[1])]
     return b"".join(parts) + b"\n"
 
 
-def _data(content: bytes) -> bytes:
+def _counted(content: bytes) -> bytes:
     return b"data %d\n%s\n" % (len(content), content)
