@@ -84,7 +84,8 @@ def test_a_pattern_says_how_many_guards_it_covers() -> None:
 )
 def test_a_pattern_can_be_narrowed(fields: dict[str, str], covered: int) -> None:
     guards = audited(a=kernel("f"), b=kernel("g")).guards
-    ledger = Ledger(path=Path("guards.toml"), entries=(replace(entry(paths=("include/*",), covers=2), **fields),  # type: ignore[arg-type]))
+    narrowed = replace(entry(paths=("include/*",), covers=2), **fields)  # type: ignore[arg-type]
+    ledger = Ledger(path=Path("guards.toml"), entries=(narrowed,))
     assert len(hold(ledger, guards).covered) == covered
 
 

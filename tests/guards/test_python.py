@@ -141,7 +141,7 @@ def shown(guard: Guard) -> str:
         ("modules_by_arch = {'90': a, '100': b, '103': c, '120': d, '121': d}", "aaaaa", "None", ""),
         # AOT builders
         (
-            "has_sm100 = caps.get('sm100')\nif has_sm100:\n    add(gen_trtllm_comm_module())\n    add(gen_mnnvl_module())",
+            "has_sm100 = caps['sm100']\nif has_sm100:\n    add(gen_trtllm_comm_module())\n    add(mnnvl())",
             "iaiii",
             "suspect",
             "has_sm100",
