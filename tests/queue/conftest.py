@@ -108,6 +108,20 @@ class Overlay:
         code = door("rebase", [*arguments, "--root", str(self.root), "--color", "never"])
         return Run(code, *self.capture())
 
+    def matrix(self, *arguments: str) -> Run:
+        code = door("matrix", [*arguments, "--root", str(self.root), "--color", "never"])
+        return Run(code, *self.capture())
+
+    def list_file(self, name: str, *, yanked: bool = False, content: bytes = b"") -> None:
+        """Name a file on the package's page, beside (or, to yank it, instead of) what is there."""
+        page = self.index / "kernels-python" / "index.html"
+        if not (page.parent / name).exists():
+            (page.parent / name).write_bytes(content)
+        digest = hashlib.sha256((page.parent / name).read_bytes()).hexdigest()
+        others = [link for link in page.read_text(encoding="utf-8").split("<br>") if f">{name}<" not in link]
+        link = f'<a href="{name}#sha256={digest}"{" data-yanked" if yanked else ""}>{name}</a>'
+        page.write_text("<br>".join([*others, link]), encoding="utf-8")
+
     def rebase_elsewhere(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Run the door as a process of its own, to be killed."""
         command = [sys.executable, str(REPOSITORY / "tools" / "rebase.py"), *arguments, "--root", str(self.root)]
@@ -150,3 +164,27 @@ def overlay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     guarded = numbered(1, 40, {10: "TEN", 30: "THIRTY"})
     made.add_patch("guards.patch", {"include/k.cuh": base["include/k.cuh"]}, {"include/k.cuh": guarded})
     return made
+
+
+@pytest.fixture
+def story(overlay: Overlay) -> Overlay:
+    """Releases 0.8 to 2.0 in which hunks move, are merged, conflict and lose their file.
+
+    ``ten`` is moved in 0.9, conflicts from 1.2 on, and its file is gone in 2.0.
+    ``guards``: hunk 1 is upstream's from 1.1 on, hunk 2 applies everywhere.
+    2.1rc1 is a pre-release; 1.5 has no wheel; 1.3 is yanked; one file's version is none.
+    """
+    a, k = overlay.releases["1.0"]["kernels/a.py"], overlay.releases["1.0"]["include/k.cuh"]
+    merged, other = numbered(1, 40, {10: "TEN"}), numbered(1, 20, {10: "other"})
+    overlay.publish("0.8", {"kernels/a.py": a, "include/k.cuh": k})
+    overlay.publish("0.9", {"kernels/a.py": b"new\nlines\n" + a, "include/k.cuh": k})
+    overlay.publish("1.1", {"kernels/a.py": a, "include/k.cuh": merged})
+    overlay.publish("1.2", {"kernels/a.py": other, "include/k.cuh": merged})
+    overlay.publish("1.3", {"kernels/a.py": other, "include/k.cuh": merged})
+    overlay.publish("1.4", {"kernels/a.py": other, "include/k.cuh": merged})
+    overlay.publish("2.0", {"include/k.cuh": merged})
+    overlay.publish("2.1rc1", {"include/k.cuh": merged})
+    overlay.list_file("kernels_python-1.3-py3-none-any.whl", yanked=True)
+    overlay.list_file("kernels-python-1.5.tar.gz", content=b"an sdist")
+    overlay.list_file("kernels_python-nightly-py3-none-any.whl", content=b"odd")
+    return overlay

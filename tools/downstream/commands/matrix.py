@@ -6,13 +6,14 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from downstream import pins as pinned
 from downstream.cli import FINDINGS, OK, add_common_options, colour_wanted, parser
 from downstream.errors import UsageError, WriteError
 from downstream.pins import Pins
-from downstream.queue.matrix import Matrix, chosen, matrix, withdrawn
+from downstream.queue.judged import Place
+from downstream.queue.matrix import Lifetime, Matrix, chosen, matrix, withdrawn
 from downstream.queue.plan import Plan
 from downstream.queue.target import Target
 from downstream.report.matrix.document import Culprits, document
@@ -20,6 +21,9 @@ from downstream.report.terminal import progress
 from downstream.trees.cache import default_folder
 from downstream.trees.releases import listing
 from downstream.trees.session import Session
+
+if TYPE_CHECKING:
+    from downstream.queue.culprit import Culprit, History
 
 DESCRIPTION = """\
 Place every hunk of a line's series on every release, and say in which releases
@@ -68,7 +72,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     with Session(default_folder(), options.offline, progress(quiet=options.quiet)) as session:
         plans = [_plan(pins, name, options, session) for name in _upstreams(pins, options)]
         matrices = [_matrix(plan, options, session) for plan in plans]
-        found = document(matrices, culprit=_culprits(plans, options.git))
+        histories = _histories(plans, options.git)
+        found = document(matrices, culprit={name: _culprit(history) for name, history in histories.items()})
     if options.svg:
         from downstream.report.matrix import svg
 
@@ -78,6 +83,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         _write(options.html, page.render(found))
     sys.stdout.write(_rendered(found, options))
+    for plan in plans:
+        upstream = plan.pin.upstream
+        for version in sorted(histories[upstream.name].untagged if upstream.name in histories else ()):
+            print(
+                f"note: {upstream.name} {version} has no tag {upstream.tag_of(version)} in its clone", file=sys.stderr
+            )
     return OK if found["ok"] else FINDINGS
 
 
@@ -112,8 +123,9 @@ def _matrix(plan: Plan, options: argparse.Namespace, session: Session) -> Matrix
     return matrix(plan, releases, unversioned=published.skipped, yanked=yanked)
 
 
-def _culprits(plans: Sequence[Plan], asked: Sequence[str]) -> dict[str, Culprits]:
-    found: dict[str, Culprits] = {}
+def _histories(plans: Sequence[Plan], asked: Sequence[str]) -> dict[str, History]:
+    """The clones that --git names, by upstream."""
+    found: dict[str, History] = {}
     for text in asked:
         name, equals, folder = text.partition("=")
         plan = next((plan for plan in plans if plan.pin.upstream.name == name), None)
@@ -122,19 +134,17 @@ def _culprits(plans: Sequence[Plan], asked: Sequence[str]) -> dict[str, Culprits
             raise UsageError(
                 f"--git {text}", "names no upstream and folder", f"write NAME=FOLDER, NAME one of: {names}"
             )
-        found[name] = _culprit(plan, Path(folder))
+        from downstream.queue.culprit import History
+        from downstream.trees.git import git_folder
+
+        if git_folder(Path(folder)) is None:
+            raise UsageError(f"--git {folder}", "is no git repository", "name a clone, bare or not")
+        found[name] = History(Path(folder), plan.pin.upstream, plan.patches, plan.base)
     return found
 
 
-def _culprit(plan: Plan, folder: Path) -> Culprits:
-    from downstream.queue.culprit import History
-    from downstream.trees.git import git_folder
-
-    if git_folder(folder) is None:
-        raise UsageError(f"--git {folder}", "is no git repository", "name a clone, bare or not")
-    history = History(folder, plan.pin.upstream, plan.patches, plan.base)
-
-    def asked(place: Any, life: Any) -> Any:
+def _culprit(history: History) -> Culprits:
+    def asked(place: Place, life: Lifetime) -> Culprit | None:
         return history.culprit(place, life.before, life.ended) if life.before and life.ended else None
 
     return asked

@@ -39,13 +39,17 @@ class History:
         self._patches = patches
         self._base = base
         self._fates: dict[str, dict[Place, Fate]] = {}
+        self.untagged: set[Version] = set()  # releases asked for whose tag the repository lacks
 
     def has(self, version: Version) -> bool:
         """Whether the repository has the tag of *version*."""
-        return (
+        found = (
             self._git("rev-parse", "--quiet", "--verify", f"refs/tags/{self._upstream.tag_of(version)}^{{commit}}")
             != ""
         )
+        if not found:
+            self.untagged.add(version)
+        return found
 
     def culprit(self, place: Place, before: Version, ended: Version) -> Culprit | None:
         """Return the first commit between two releases after which the hunk has the fate it has in the later one.
