@@ -138,7 +138,7 @@ class Touched:
                 f"{folder}: {count} units: their module's flags are not known here"
                 for folder, count in sorted(Counter(map(posixpath.dirname, self.other)).items())
             ),
-            *(f"{path}: no source of the release includes it" for path in self.idle),
+            *(f"{path}: no source file of the release includes it; generated ones may" for path in self.idle),
             *(f"{path}: a generator; flags it adds to other modules are not compiled here" for path in self.flags),
         )
 
