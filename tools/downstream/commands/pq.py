@@ -42,6 +42,12 @@ SOURCE is a diff, a mail or an mbox (each mail becomes a patch), '-' for stdin,
 or git:REPO@COMMIT, REPO a clone or a clone URL. What the release does not ship
 (an upstream commit's tests and docs) is left out and named."""
 
+LINE = """\
+Begin a line as a copy of another: its pins in VERSIONS.toml, its series and its
+ledgers, written in one step or not at all. What differs is made from there:
+  tools/pq.py line next --from stable
+  tools/rebase.py --line next --upstream flashinfer=v0.7.2"""
+
 CHECK = """\
 Check the project's series (each entry once, no orphans, headers complete, every
 hunk at its line on the pin), or with --series any series on any tree.
@@ -124,6 +130,9 @@ def _editing_commands(command: Callable[..., argparse.ArgumentParser]) -> None:
     fold.add_argument("into", metavar="PATCH", help="the patch that stays")
     fold.add_argument("names", nargs="+", metavar="PATCH", help="those that go into it")
     _pin_options(fold)
+    line = command("line", ("pq_line", "begin"), "begin a line as a copy of another", LINE)
+    line.add_argument("name", metavar="NAME")
+    line.add_argument("--from", dest="source", metavar="LINE", help="default: the first of VERSIONS.toml")
     refresh = command("refresh", ("pq_edit", "refresh"), "write line numbers anew where hunks apply with an offset")
     _pin_options(refresh)
 
