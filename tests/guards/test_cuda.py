@@ -86,6 +86,7 @@ def test_the_oversight_of_the_all_reduce_header_is_found_line_by_line() -> None:
         ("__CUDA_ARCH__ == 900", "cute::warpgroup_arrive();", "", "hardware", "feature-off"),
         ("__CUDA_ARCH__ == 900", "  p[0] = 1;  // like wgmma\n", "", "suspect", "feature-off"),
         ("__CUDA_ARCH__ == 900", "p[0] = 1;", "__trap();", "suspect", "feature-off"),
+        ("__CUDA_ARCH__ == 900", "p[0] = 1;", 'asm volatile("trap;\\n");', "suspect", "feature-off"),
         ("__CUDA_ARCH__ == 900", "p[0] = 1;", "#error no", "suspect", "build-refused"),
         ("__CUDA_ARCH__ == 900", "cudaGridDependencySynchronize();", "", "suspect", "no-sync"),
         ("__CUDA_ARCH__ != 1000", "#error only SM100", "", "suspect", "build-refused"),

@@ -94,7 +94,7 @@ def test_the_13_guards_of_the_all_reduce_header(found: Found) -> None:
         ("flashinfer", "0.6.3", "flashinfer/gemm/gemm_base.py", 436, "suspect"),
         ("flashinfer", "0.6.3", "csrc/nv_internal/include/tensorrt_llm/common/cudaUtils.h", 772, "suspect"),
         ("flashinfer", "0.6.3", "flashinfer/jit/attention/modules.py", 1754, "over-inclusive"),  # T15
-        ("flashinfer", "0.6.3", "flashinfer/jit/attention/fmha_v2/generator_utils.py", 2262, "hardware"),
+        ("flashinfer", "0.6.3", "flashinfer/jit/attention/fmha_v2/generator_utils.py", 2262, "suspect"),  # in a string
         ("flashinfer", "0.7.2", "flashinfer/jit/fused_moe.py", 386, "over-inclusive"),  # N8
         ("flashinfer", "0.7.2", "include/flashinfer/norm/ln_silu_headers.cuh", 291, "served"),  # N9
         ("sglang", "0.5.9", "python/sglang/srt/layers/communicator.py", 95, "suspect"),  # S1

@@ -63,7 +63,7 @@ SYNC = re.compile(
 REFUSAL = re.compile(
     r"#\s*error\b|\bstatic_assert\s*\(\s*(?:false|0|sizeof\w*\s*\([^)]*\)\s*==\s*0|\w+<[^;]*>)"
     r"|\b(?:__trap|abort|__builtin_trap|__builtin_unreachable|CUTE_INVALID_CONTROL_PATH|CUTLASS_NOT_IMPLEMENTED)\b"
-    r"|asm\s*(?:volatile)?\s*\(\s*\"trap;?\"|\bassert\s*\(\s*(?:false|0)\b|\b\w*(?:THROW|NOT_SUPPORTED|UNSUPPORTED)\w*\s*\("
+    r"|asm\s*(?:volatile)?\s*\(\s*\"\s*trap\b|\bassert\s*\(\s*(?:false|0)\b|\b\w*(?:THROW|NOT_SUPPORTED|UNSUPPORTED)\w*\s*\("
     r"|\bthrow\b"
 )
 BUILD_REFUSAL = re.compile(r"#\s*error\b|\bstatic_assert\s*\(\s*(?:false|0)\b")
