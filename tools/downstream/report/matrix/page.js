@@ -51,9 +51,16 @@
     if (one.ended) text += `; it ${one.fate} since ${one.ended}`;
     if (one.commit) {
       const name = one.commit.pull ? `#${one.commit.pull}` : one.commit.id.slice(0, 9);
-      text += ` (${name}: ${one.commit.title}, ${one.commit.date.slice(0, 10)})`;
+      const title = one.commit.title.replace(` (#${one.commit.pull})`, "");
+      text += ` (${name}: ${title}, ${one.commit.date.slice(0, 10)})`;
     }
+    for (const move of one.moves) text += `; from ${move.version} on code like it is in ${move.path}`;
     return text + ".";
+  };
+
+  const numbered = (lines) => {
+    const width = String(lines[lines.length - 1].line).length;
+    return element("pre", lines.map((one) => `${String(one.line).padStart(width)} | ${one.text}`).join("\n"));
   };
 
   const showHunk = (box, matrix, row, release, number) => {
@@ -67,14 +74,16 @@
     if (verdict.reason) facts.push(verdict.reason + ".");
     if (verdict.review) facts.push(`Review: ${verdict.review} changed around it.`);
     if (verdict.candidates.length) facts.push(`Look at lines ${verdict.candidates.join(", ")}.`);
+    if (verdict.elsewhere.length) facts.push(`Code like it stands at ${verdict.elsewhere.join(", ")}.`);
     for (const fact of [...facts, life(row.lifetime)]) box.append(element("p", fact));
     const sides = element("div", undefined, "sides");
     if (row.text) sides.append(side("the patch", diff(row.text)));
-    if (verdict.found.length) {
-      const width = String(verdict.found[verdict.found.length - 1].line).length;
-      const text = verdict.found.map((one) => `${String(one.line).padStart(width)} | ${one.text}`).join("\n");
-      sides.append(side(`upstream ${release.version}`, element("pre", text)));
+    const lived = row.lifetime;
+    if (!["clean", "offset"].includes(verdict.status) && lived.before.length) {
+      sides.append(side(`upstream ${lived.last}, the last to take it`, numbered(lived.before)));
     }
+    const after = verdict.found.length ? verdict.found : release.version === lived.ended ? lived.after : [];
+    if (after.length) sides.append(side(`upstream ${release.version}`, numbered(after)));
     box.append(sides);
   };
 
@@ -126,13 +135,13 @@
   document.addEventListener("click", (event) => {
     const button = event.target.closest(".unfold");
     if (button) return unfold(button.closest("tr"), button.getAttribute("aria-expanded") !== "true");
-    const cell = event.target.closest("td[data-status]");
+    const cell = event.target.closest("td[data-column]");
     if (cell) open(cell);
   });
 
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape") return shut();
-    const cell = event.target.closest("td[data-status]");
+    const cell = event.target.closest("td[data-column]");
     if (!cell) return;
     if (moves[event.key]) step(cell, ...moves[event.key]);
     else if (event.key === "Enter" || event.key === " ") open(cell);
@@ -154,7 +163,7 @@
     });
   }
 
-  const first = document.querySelector("td[data-status]");
+  const first = document.querySelector("td[data-column]");
   if (first) first.tabIndex = 0;
   document.documentElement.dataset.ready = "true";
 })();

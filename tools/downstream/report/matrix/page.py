@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from html import escape
+from html import escape as quoted
 from pathlib import Path
 from typing import Any
 
+from downstream.report.context import printable
 from downstream.report.matrix.document import LETTERS, MEANINGS
 from downstream.report.matrix.svg import COLOURS
 from downstream.report.matrix.text import ending, left_out, patch_statuses
 
 _HERE = Path(__file__).parent
+
+
+def escape(text: str) -> str:
+    """*text* as HTML shows it, control characters and odd bytes made visible."""
+    return quoted(printable(text))
 
 
 def render(document: Mapping[str, Any]) -> str:
@@ -64,7 +70,7 @@ def _matrix(index: int, matrix: Mapping[str, Any]) -> Iterator[str]:
     releases = matrix["releases"]
     yield f"<section><h2>{escape(matrix['upstream'])} <small>line {escape(matrix['line'])}, pin "
     yield f'{escape(matrix["pin"])}, {len(releases)} releases</small></h2><div class="scroll">'
-    yield f'<table data-matrix="{index}"><thead><tr><th scope="col" class="corner">patch</th>'
+    yield f'<table data-matrix="{index}" style="--columns:{len(releases)}"><thead><tr><th scope="col" class="corner">patch</th>'
     for release in releases:
         pinned = ' class="pin"' if release["version"] == matrix["pin"] else ""
         title = f"{release['version']}, {release['date'] or 'date unknown'}"
@@ -102,6 +108,6 @@ def _patch(number: int, patch: Mapping[str, Any], matrix: Mapping[str, Any]) -> 
 
 def _cell(status: str | None, place: str, column: int) -> str:
     if status is None:
-        return f'<td data-column="{column}" class="none" title="{escape(place)}: skipped">-</td>'
+        return f'<td data-column="{column}" class="none" title="{escape(place)}: skipped" tabindex="-1">-</td>'
     facts = f'data-column="{column}" data-status="{status}" class="s-{status}" title="{escape(f"{place}: {status}")}"'
     return f'<td {facts} tabindex="-1">{LETTERS[status]}</td>'

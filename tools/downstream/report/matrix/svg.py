@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from typing import Any
 
+from downstream.report.context import printable
 from downstream.report.matrix.document import LETTERS, MEANINGS
 from downstream.report.matrix.text import patch_statuses
 
@@ -25,7 +26,7 @@ COLOURS: Mapping[str, tuple[str, str]] = {
     "misplaced": ("#e38b2c", "#2a1300"),
     "conflict": ("#c0392b", "#ffffff"),
     "file-gone": ("#7b1f17", "#ffffff"),
-    "line-endings": ("#a65fa0", "#ffffff"),
+    "line-endings": ("#8e4a88", "#ffffff"),
     "malformed": ("#444444", "#ffffff"),
 }
 SKIPPED = ("none", "#888888")
@@ -84,7 +85,7 @@ def _cell(group: ET.Element, x: float, y: float, status: str | None, release: Ma
     cell = ET.SubElement(
         group, "rect", x=str(x), y=str(y), width=str(CELL), height=str(CELL), rx="2", fill=fill,
     )  # fmt: skip
-    ET.SubElement(cell, "title").text = f"{patch} on {release['version']}: {status or release['skipped']}"
+    ET.SubElement(cell, "title").text = printable(f"{patch} on {release['version']}: {status or release['skipped']}")
     letter = _text(group, x + CELL / 2, y + 12, LETTERS[status] if status else "-", "c")
     letter.set("style", f"fill:{ink}")
 
@@ -107,5 +108,5 @@ def _text(parent: ET.Element, x: float, y: float, content: str, kind: str) -> ET
     text = ET.SubElement(parent, "text", x=str(x), y=str(y))
     if kind:
         text.set("class", kind)
-    text.text = content
+    text.text = printable(content)
     return text
