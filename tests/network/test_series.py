@@ -1,4 +1,4 @@
-"""The series of line stable on the pinned releases: quilt, git am and our own placing agree."""
+"""The series of every line on the pinned releases: quilt, git am and our own placing agree."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from downstream.trees.wheel import WheelTree
 pytestmark = pytest.mark.network
 
 ROOT = Path(__file__).resolve().parents[2]
-UPSTREAMS = ("flashinfer", "sglang")
+PINS = pins.load(ROOT)
+SERIES = [f"{line}/{upstream}" for line in PINS.lines for upstream in PINS.line(line).pins]
 
 
 @pytest.fixture(scope="module")
@@ -29,14 +30,14 @@ def session() -> Iterator[Session]:
         yield session
 
 
-@pytest.fixture(params=UPSTREAMS)
+@pytest.fixture(params=SERIES)
 def series(request: pytest.FixtureRequest) -> Series:
-    return load_series(ROOT / "patches" / "stable" / request.param)
+    return load_series(ROOT / "patches" / request.param)
 
 
 @pytest.fixture
 def release(series: Series, session: Session) -> WheelTree:
-    return open_pin(pins.load(ROOT, satisfied=False).pin("stable", series.folder.name), session)
+    return open_pin(PINS.pin(series.folder.parent.name, series.folder.name), session)
 
 
 @pytest.fixture
