@@ -155,7 +155,7 @@ class _Judge:
                 case "host":
                     return list(host.guards(path, content, question)), []
                 case "embedded":
-                    return list(embedded.guards(path, content, question, self._scope.toolkit)), []
+                    return list(embedded.guards(self.predicates.module(path), question, self._scope.toolkit)), []
                 case _:
                     return python.guards(path, question, self.predicates)
         except RecursionError:

@@ -26,7 +26,7 @@ def with_series(tree: PatchedTree, scope: Scope, ledger: Ledger, *, progress: Pr
     left = {guard.fingerprint for guard in after.guards if guard.verdict_class is not None}
     patches = [parse(content, name=name) for name, content in tree.patches.items()]
     patched = [
-        replace(guard, covered_by=_patch_of(guard, patches))
+        replace(guard, covered_by=patch_of(guard, patches))
         for guard in before.guards
         if guard.verdict_class is not None and guard.fingerprint not in left
     ]
@@ -34,8 +34,8 @@ def with_series(tree: PatchedTree, scope: Scope, ledger: Ledger, *, progress: Pr
     return replace(covered(after, ledger), patched=tuple(patched))
 
 
-def _patch_of(guard: Guard, patches: Iterable[Patch]) -> str | None:
-    """The patch that changes the guard's lines, else those of a macro it depends on, else its file."""
+def patch_of(guard: Guard, patches: Iterable[Patch]) -> str | None:
+    """Return the patch that changes the guard's lines, else those of a macro it depends on, else its file."""
     places = [(guard.path, guard.line, guard.end_line)]
     places += [(path, int(line), int(line)) for reason in guard.because for path, line in _ORIGIN.findall(reason)]
     known = list(patches)

@@ -11,15 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 # What may hide a '#', and the '#' itself. An unterminated quote ends with its line, as in GNU cpp.
-_LEXEME = re.compile(
-    r"""
-    (?P<comment>//(?:\\\r?\n|[^\n])*|/\*(?:.*?\*/|.*\Z))
-  | (?P<raw>\b(?:u8|[uUL])?R"(?P<delimiter>[^()\\\s]{0,16})\(.*?\)(?P=delimiter)")
-  | (?P<string>"(?:\\.|[^"\\\n])*"?|(?:(?<![0-9A-Za-z_])|(?<=\bu8))'(?:\\.|[^'\\\n])*'?)
-  | (?P<hash>\#|%:)
-    """,
-    re.VERBOSE | re.DOTALL,
-)
+_COMMENT = r"//(?:\\\r?\n|[^\n])*+|/\*(?:.*?\*/|.*\Z)"
+_RAW = r"""(?<!\w)(?:u8|[uUL])?R"([^()\\\s]{0,16})\(.*?\)\1\""""
+_STRING = r""""(?:\\.|[^"\\\n])*+"?|(?:(?<!\w)|(?<=\bu8))'(?:\\.|[^'\\\n])*+'?"""
+_RAW_STRING = re.compile(_RAW, re.DOTALL)
+_HIDING = re.compile(f"(?P<comment>{_COMMENT})|{_RAW.replace('1', '2')}|{_STRING}", re.DOTALL)
+# Everything up to the next '#' that is not hidden, or the next raw string. (No group may stand in a possessive
+# repetition: CPython 3.11 loses their spans.)
+_SKIP = re.compile(rf"""(?:[^\"'/\#%RuUL]++|{_COMMENT}|(?!\#|%:|(?<!\w)(?:u8|[uUL])?R")(?:{_STRING}|.))*+""", re.DOTALL)
 # The pieces of one directive's line.
 _PIECE = re.compile(
     r"""
@@ -100,21 +99,38 @@ def _branches(items: list[Item]) -> Iterator[Branch]:
 def directives(text: str) -> Iterator[Directive]:
     """Every directive of *text*, hidden ones left out, with comments and continuations gone from its text."""
     lines = _LineCounter(text)
-    at = 0
-    blank = True  # nothing but blanks and comments so far on this logical line
-    while found := _LEXEME.search(text, at):
-        blank = _still_blank(text[at : found.start()], blank)
-        at = found.end()
-        if found.group("comment"):
+    at = start = 0  # start: where the last directive ended
+    while True:
+        skipped = _SKIP.match(text, at)
+        assert skipped is not None  # it matches the empty string
+        hash_at = skipped.end()
+        if hash_at >= len(text):
+            return
+        if text[hash_at] not in "#%" or not _leads_its_line(text, start, hash_at):
+            raw = _RAW_STRING.match(text, hash_at)
+            at = raw.end() if raw else hash_at + 1
             continue
-        if not (blank and found.group("hash")):
-            blank = False
-            continue
-        words, at = _logical_line(text, at)
+        words, end = _logical_line(text, hash_at + (1 if text[hash_at] == "#" else 2))
         parsed = _DIRECTIVE.match(words)
         if parsed and parsed[1] in _KNOWN:
-            first = lines.line(found.start())
-            yield Directive(parsed[1], " ".join(parsed[2].split()), first, lines.line(max(found.start(), at - 1)))
+            last = lines.line(max(hash_at, end - 1)) if "\n" in text[hash_at : end - 1] else None
+            first = lines.line(hash_at)
+            yield Directive(parsed[1], " ".join(parsed[2].split()), first, last or first)
+        at = start = end
+
+
+def _leads_its_line(text: str, start: int, hash_at: int) -> bool:
+    """Whether only blanks and comments stand before *hash_at* on its logical line; *start* is outside of anything."""
+    line = text.rfind("\n", 0, hash_at) + 1
+    before = text[line:hash_at]
+    if line >= start and "*/" not in before and not text[max(start, line - 80) : line].rstrip("\n\r\t ").endswith("\\"):
+        return not before.strip()
+    # A comment, or a spliced line: lexeme by lexeme from where nothing is open.
+    blank, at = True, start
+    while (found := _HIDING.search(text, at, hash_at)) is not None:
+        blank = _still_blank(text[at : found.start()], blank) and bool(found.group("comment"))
+        at = found.end()
+    return _still_blank(text[at:hash_at], blank)
 
 
 def _still_blank(gap: str, blank: bool) -> bool:

@@ -10,7 +10,7 @@ from downstream.guards.cuda import CudaFile
 from downstream.guards.definitions import Definitions
 from downstream.guards.macros import Toolkit
 from downstream.guards.model import Guard, Question
-from downstream.guards.predicates import parse
+from downstream.guards.predicates import Module
 
 
 def asks(content: bytes) -> bool:
@@ -18,11 +18,11 @@ def asks(content: bytes) -> bool:
     return b"__CUDA_ARCH" in content and b"#" in content
 
 
-def guards(path: str, content: bytes, question: Question, toolkit: Toolkit | None) -> Iterator[Guard]:
+def guards(module: Module | None, question: Question, toolkit: Toolkit | None) -> Iterator[Guard]:
     """The preprocessor guards of a Python file's strings, at the lines of the Python file."""
-    module = parse(path, content)
     if module is None:
         return
+    path = module.path
     lines = module.text.split("\n")
     for node in ast.walk(module.tree):
         if not (isinstance(node, ast.Constant) and isinstance(node.value, str) and "__CUDA_ARCH" in node.value):

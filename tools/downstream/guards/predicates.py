@@ -15,14 +15,14 @@ from downstream.guards.abstract import FREE, RANGE, Abstract, Assigned, Call, Co
 DEPTH = 8  # calls into calls
 
 _ASKS = re.compile(
-    rb"(?i)capabilit|\bmajor\b|_majors?\b|supported_major|\bis_\w*(?:sm_?\d|blackwell|hopper|ampere)|has_sm\d"
-    rb"|\bsm_?\d{2,3}|\bsm_version|(?:\b|_)archs?\b|flashinfer_cutlass"
+    rb"(?i)capabilit|(?<![-\w])(?:(?:cc|sm|dev|device|cuda|gpu|arch)_)?major\b(?!-)|_majors\b|supported_major"
+    rb"|\bis_\w*(?:sm_?\d|blackwell|hopper|ampere)|has_sm\d|\bsm_version|_archs?\b|flashinfer_cutlass"
 )
 QUERY = re.compile(r"^(?:get_)?(?:device_|cuda_|gpu_|compute_|torch_)*(?:compute_)?capability$")
 NUMBER = re.compile(
     r"^(?:get_)?(?:device_|cuda_|gpu_|current_)*(?:sm|sm_version|sm_arch|cuda_arch|gpu_arch|device_arch)$"
 )
-MAJOR = re.compile(r"^(?:\w*_)?major$")
+MAJOR = re.compile(r"^_?(?:(?:cc|sm|dev|device|cuda|gpu|arch|compute|capability)_)?major$")
 NAMED = re.compile(r"^_?(?:has|is|use|enable|with|supports?)_sm_?(\d{2,3})([af]?)x?(?:_\w+)?$", re.IGNORECASE)
 PREDICATE = re.compile(
     r"^_?(?:is|has|supports?|use|can|should)_\w*?(?:sm_?\d{2,3}|blackwell|hopper|ampere)\w*$", re.IGNORECASE
