@@ -97,14 +97,14 @@ def test_the_flags_are_those_of_flashinfer_s_own_ninja_file(toolchain: Toolchain
         "FLASHINFER_CUDA_ARCH_LIST": "9.0a",
         "FLASHINFER_WORKSPACE_BASE": str(tmp_path),
     }
-    with installed_wheel(interpreter(ROOT, default_folder()), wheel) as env:
-        _, (spec,) = specs(env, ["trtllm_comm"], variables)
-        text = spec.ninja.read_text().replace("$\n", "")
-        values = dict(re.findall(r"^(\w+) = (.*)$", text, re.MULTILINE))
-        words = shlex.split(values["cuda_cflags"].replace("$common_cflags", values["common_cflags"]))
-        folders = [words[at + 1] for at, word in enumerate(words) if word == "-isystem"]
-        package = str(env.site / "flashinfer" / "data") + "/"
-        inside = [folder.removeprefix(package) for folder in folders if folder.startswith(package)]
+    env = installed_wheel(interpreter(ROOT, default_folder()), wheel, default_folder())
+    _, (spec,) = specs(env, ["trtllm_comm"], variables)
+    text = spec.ninja.read_text().replace("$\n", "")
+    values = dict(re.findall(r"^(\w+) = (.*)$", text, re.MULTILINE))
+    words = shlex.split(values["cuda_cflags"].replace("$common_cflags", values["common_cflags"]))
+    folders = [words[at + 1] for at, word in enumerate(words) if word == "-isystem"]
+    package = str(env.site / "flashinfer" / "data") + "/"
+    inside = [folder.removeprefix(package) for folder in folders if folder.startswith(package)]
     flags = {word for word in words if word.startswith("-") and word not in ("-isystem", "--threads=1")}
     assert {flag for flag in flags if not flag.startswith("-gencode")} == set(FLAGS)
     assert tuple(inside) == tuple(root.removeprefix("3rdparty/") for root in ROOTS)

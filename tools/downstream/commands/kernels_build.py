@@ -95,18 +95,17 @@ def _build(options: argparse.Namespace) -> int:
         wheel = options.wheel or _patched_wheel(options, line, Path(name))
         place = out / f"kernels-{shard.index}-of-{shard.count}" if shard.count > 1 else Path(name) / "modules"
         inherited = os.environ.get("PYTHONPATH", "") if options.python else ""
-        with installed_wheel(python, wheel, inherited=inherited) as env:
-            built = build(
-                env,
-                toolchain,
-                mine,
-                targets,
-                place,
-                jobs=options.jobs or workers_for(),
-                launcher=options.launcher or "",
-                may_be_empty=options.may_be_empty,
-                progress=bar,
-            )
+        built = build(
+            installed_wheel(python, wheel, cache, inherited=inherited),
+            toolchain,
+            mine,
+            targets,
+            place,
+            jobs=options.jobs or workers_for(),
+            launcher=options.launcher or "",
+            may_be_empty=options.may_be_empty,
+            progress=bar,
+        )
         part = parts.Part(
             version=built.version,
             cuda=toolchain.version,

@@ -10,7 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
@@ -74,20 +74,28 @@ def interpreter(
     return python
 
 
-@contextlib.contextmanager
-def installed_wheel(python: Path, wheel: Path, *, inherited: str = "") -> Iterator[BuildEnvironment]:
-    """Yield a BuildEnvironment that holds *wheel* alone beside the requirements; it goes with the block.
+def installed_wheel(python: Path, wheel: Path, cache: Path, *, inherited: str = "") -> BuildEnvironment:
+    """Return a BuildEnvironment that holds *wheel* alone beside the requirements.
 
-    *inherited* is a PYTHONPATH that *python* finds the requirements by.
+    It lies below *cache* under the wheel's digest: compiler caches know a source
+    by its path, too. *inherited* is a PYTHONPATH that *python* finds the
+    requirements by.
     """
-    site = Path(mkdtemp(prefix="flashinfer-"))
-    try:
-        command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-        _run([*command, "--no-index", "--no-compile", "--target", str(site), str(wheel)], "pip")
-        path = os.pathsep.join([str(site), *([inherited] if inherited else [])])
-        yield BuildEnvironment(python=python, site=site, path=path)
-    finally:
-        shutil.rmtree(site, ignore_errors=True)
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()[:16]
+    site = cache / "generator" / f"wheel-{digest}"
+    if not site.is_dir():
+        site.parent.mkdir(parents=True, exist_ok=True)
+        part = Path(mkdtemp(prefix=f".wheel-{digest}.", dir=site.parent))
+        try:
+            command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+            _run([*command, "--no-index", "--no-compile", "--target", str(part), str(wheel)], "pip")
+            part.chmod(0o755)
+            with contextlib.suppress(OSError):  # another build was faster: its folder is as good
+                part.rename(site)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+    path = os.pathsep.join([str(site), *([inherited] if inherited else [])])
+    return BuildEnvironment(python=python, site=site, path=path)
 
 
 def specs(env: BuildEnvironment, modules: Sequence[str], variables: Mapping[str, str]) -> tuple[str, tuple[Spec, ...]]:
