@@ -1,0 +1,399 @@
+"""Debian's quilt series on trees nobody here wrote: GNU patch at fuzz 0 is the oracle, hunk by hunk and byte by byte.
+
+Source packages come through the machine's own apt, with package indexes and
+downloads in folders of ours. Each series is run on its own upstream, on that
+upstream with lines lost, doubled and added, on its own patched tree, and on
+another version of the package where apt has one.
+
+Where we and GNU patch part ways, a rule says why, and each difference is counted:
+
+refused     a body that goes on after its counts, a binary file, an unsafe path: we refuse it whole, GNU patch takes
+            a part
+ambiguous   the text stands at several places off its line: we ask, GNU patch takes the nearest
+there       a file to be added is there with this content, a mode or a rename is made already: we see that nothing is
+            left to do, GNU patch fails
+after       the file already differs by one of these
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from filelock import FileLock
+
+from downstream.patches.series import SeriesEntry, load_series
+
+ROOT = Path(__file__).parents[2]
+A_DAY = 86400  # seconds after which apt is asked what it has now
+
+needed = [name for name in ("apt-get", "dpkg-source", "patch") if shutil.which(name) is None]
+pytestmark = [pytest.mark.network, pytest.mark.skipif(bool(needed), reason=f"needs {', '.join(needed)}")]
+
+FEW = ("cron", "unzip", "tar", "lua5.4", "openssh")
+MANY = (
+    "bash", "bind9", "cups", "curl", "emacs", "exim4", "git", "glibc", "gnupg2", "grub2", "imagemagick", "libxml2",
+    "lighttpd", "mutt", "nginx", "openssl", "perl", "php8.2", "python3.11", "qemu", "ruby3.1", "samba", "sqlite3",
+    "sudo", "systemd", "tcl8.6", "util-linux", "vim", "xz-utils",
+)  # fmt: skip
+PAIRS = ("bind9", "openssl", "php8.2", "python3.11")  # apt often has two upstream versions of these
+
+SAID = re.compile(rb"Hunk #(\d+) (succeeded|FAILED) at (\d+)(?: with fuzz (\d+))?(?: \(offset (-?\d+) lines?\))?")
+NAMED = re.compile(
+    rb"^(?:checking|patching) (?:file|symbolic link) (.*?)"
+    rb"(?: \((?:renamed|copied|read) from .*\)| using Plan B)?$",
+    re.MULTILINE,
+)
+
+
+@dataclass(frozen=True)
+class Archive:
+    """The machine's package archive, asked for sources."""
+
+    folder: Path  # of ours
+    options: tuple[str, ...]
+
+    def versions(self, package: str) -> list[str]:
+        """Return the source versions on offer, each other upstream version once, oldest first."""
+        run = self._apt("apt-cache", "showsrc", "--only-source", package)
+        found: dict[str, str] = {}
+        for version in re.findall(r"^Version: (\S+)$", run.stdout, re.MULTILINE):
+            found.setdefault(version.rpartition("-")[0], version)
+        order = sorted(found.values(), key=lambda text: [int(part) for part in re.findall(r"\d+", text)])
+        if not order:
+            pytest.skip(f"apt has no source of {package}: {run.stderr.strip()[:200]}")
+        return order
+
+    def source(self, package: str, version: str) -> Path:
+        """Return the .dsc of a package, fetched once."""
+        folder = self.folder / "sources" / f"{package}_{version.replace(':', '_')}"
+        with FileLock(self.folder / f"{folder.name}.lock"):
+            if not (found := list(folder.glob("*.dsc"))):
+                part = folder.with_name(f"{folder.name}.part")
+                part.mkdir(parents=True, exist_ok=True)
+                run = self._apt("apt-get", "source", "--download-only", "-qq", f"{package}={version}", cwd=part)
+                if run.returncode:
+                    pytest.skip(f"apt could not fetch {package}: {run.stderr.strip()[-300:]}")
+                part.rename(folder)
+                found = list(folder.glob("*.dsc"))
+        return found[0]
+
+    def _apt(self, command: str, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [command, *self.options, *words],
+            cwd=cwd, capture_output=True, check=False, text=True, errors="replace", env={**os.environ, "LC_ALL": "C"},
+        )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def archive() -> Archive:
+    """The configured sources, asked for source packages; works for root and for anybody else."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = cache / "sm120-overlay-tests" / "apt"
+    for inner in ("lists/partial", "cache/archives/partial", "sources"):
+        (folder / inner).mkdir(parents=True, exist_ok=True)
+    options = (
+        "-o", f"Dir::Etc::sourcelist={folder / 'source.sources'}", "-o", "Dir::Etc::sourceparts=/dev/null",
+        "-o", f"Dir::State::lists={folder / 'lists'}", "-o", f"Dir::Cache={folder / 'cache'}",
+        "-o", "APT::Sandbox::User=", "-o", "Acquire::Retries=3",
+    )  # fmt: skip
+    with FileLock(folder / "lock"):
+        wanted = _source_stanzas()
+        if not wanted:
+            pytest.skip("apt is configured with no distribution archive")
+        listed = folder / "source.sources"
+        fresh = listed.exists() and time.time() - listed.stat().st_mtime < A_DAY
+        if not fresh or listed.read_text(encoding="utf-8") != wanted:
+            listed.write_text(wanted, encoding="utf-8")
+            update = ["apt-get", *options, "-qq", "update"]
+            run = subprocess.run(update, capture_output=True, check=False, text=True, errors="replace")
+            if run.returncode:
+                listed.unlink()
+                pytest.skip(f"apt-get update: {run.stderr.strip()[-300:]}")
+    return Archive(folder, options)
+
+
+def _source_stanzas() -> str:
+    """The distribution's own sources as apt has them, with source packages asked for instead of binaries."""
+    stanzas = []
+    places = [Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("*"))]
+    for place in places:
+        text = place.read_text(encoding="utf-8", errors="replace") if place.is_file() else ""
+        if place.suffix == ".sources":
+            for stanza in re.split(r"\n\s*\n", text):
+                if "-archive-keyring" in stanza and re.search(r"^Types:.*\bdeb\b", stanza, re.MULTILINE):
+                    asked = re.sub(r"^Types:.*$", "Types: deb-src", stanza.strip(), flags=re.MULTILINE)
+                    stanzas += [asked]
+        elif place.suffix == ".list":
+            for line in re.finditer(r"^deb\s+(?:\[([^\]]*)\]\s+)?(\S+)\s+(\S+)\s+(.+)$", text, re.MULTILINE):
+                signed = re.search(r"signed-by=(\S+)", line[1] or "")
+                if place.name != "sources.list" and not (signed and "-archive-keyring" in signed[1]):
+                    continue  # a vendor's own repository, which seldom has sources
+                stanza = f"Types: deb-src\nURIs: {line[2]}\nSuites: {line[3]}\nComponents: {line[4]}"
+                stanzas.append(stanza + (f"\nSigned-By: {signed[1]}" if signed else ""))
+    return "\n\n".join(stanzas) + "\n" if stanzas else ""
+
+
+def unpack(dsc: Path, folder: Path) -> Path:
+    """Unpack a source package without applying its series; which goes to ``patches`` beside the tree."""
+    run = subprocess.run(
+        ["dpkg-source", "--no-check", "--skip-patches", "-x", str(dsc), str(folder / "tree")],
+        capture_output=True, check=False, text=True, errors="replace",
+    )  # fmt: skip
+    if run.returncode or not (folder / "tree/debian/patches/series").is_file():
+        pytest.skip(f"{dsc.name} has no quilt series: {run.stderr.strip()[-200:]}")
+    shutil.copytree(folder / "tree/debian/patches", folder / "patches", symlinks=True)
+    return folder / "tree"
+
+
+@dataclass(slots=True)
+class Comparison:
+    """What both said, hunk by hunk; ``bad`` has to be empty."""
+
+    hunks: Counter[str] = field(default_factory=Counter)
+    rules: Counter[str] = field(default_factory=Counter)
+    bad: list[object] = field(default_factory=list)
+    differing: set[str] = field(default_factory=set)  # paths on which a rule made us part ways
+
+    def line(self, title: str) -> str:
+        return f"{title}: {dict(self.hunks)} differences {dict(self.rules)} unexplained {len(self.bad)}"
+
+
+def show(text: str) -> None:
+    """The figures, which pytest shows with -s or on failure."""
+    sys.stdout.write(f"{text}\n")
+
+
+def checked(series: Path, tree: Path, out: Path, *, base: Path | None = None) -> dict[str, Any]:
+    """Run ``pq.py check`` as anybody would; the answer is its JSON."""
+    command = [sys.executable, str(ROOT / "tools/pq.py"), "check", "--series", str(series), "--tree", str(tree)]
+    command += ["--json", "--quiet", "--offline", "--out", str(out)]
+    command += ["--base", str(base)] if base else []
+    run = subprocess.run(command, capture_output=True, check=False)
+    assert run.returncode in (0, 1), run.stderr.decode(errors="replace")
+    document: dict[str, Any] = json.loads(run.stdout)
+    return document
+
+
+def compare(patches: Path, tree: Path, scratch: Path) -> Comparison:
+    """Run the series in *patches* on *tree* by us and by GNU patch, and compare verdicts and files."""
+    document = checked(patches, tree, scratch / "out")
+    theirs = scratch / "theirs"
+    subprocess.run(["cp", "-al", str(tree), str(theirs)], check=True)  # GNU patch replaces files, never writes in them
+    found = Comparison()
+    entries = load_series(patches).entries
+    assert [entry.name for entry in entries] == [patch["patch"] for patch in document["patches"]]
+    for entry, ours in zip(entries, document["patches"], strict=True):
+        _compare_patch(found, ours, entry, patches, theirs)
+    _compare_files(found, tree, theirs, scratch / "out")
+    shutil.rmtree(theirs)
+    return found
+
+
+def _compare_patch(found: Comparison, ours: dict[str, Any], entry: SeriesEntry, patches: Path, theirs: Path) -> None:
+    run = subprocess.run(
+        ["patch", f"-p{entry.strip}", "--verbose", "--force", "--fuzz=0", "--no-backup-if-mismatch",
+         "--reject-file=-", "-i", str(patches / entry.name)],
+        cwd=theirs, capture_output=True, check=False, env={"PATH": os.environ["PATH"], "LC_ALL": "C"},
+    )  # fmt: skip
+    marks = list(NAMED.finditer(run.stdout))
+    ends = [mark.start() for mark in marks[1:]] + [len(run.stdout)]
+    said: dict[str, list[dict[int, tuple[bool, int]]]] = {}
+    for mark, end in zip(marks, ends, strict=True):
+        hunks = SAID.findall(run.stdout[mark.end() : end])
+        verdicts = {int(number): (verb == b"succeeded", int(offset or 0)) for number, verb, _, _, offset in hunks}
+        if verdicts:
+            said.setdefault(_plain(mark[1]), []).append(verdicts)
+    for file in ours["files"]:
+        path = file["path"]
+        if file["status"] == "malformed":
+            found.rules["refused"] += 1
+            found.differing |= {path} if path else set(said)
+            continue
+        if not file["hunks"]:
+            continue
+        runs = said.get(path) or said.get(_moved(file, said))
+        verdicts = runs.pop(0) if runs else {}
+        for hunk in file["hunks"]:
+            found.hunks[hunk["status"]] += 1
+            _compare_hunk(found, entry.name, path, file, hunk, verdicts.get(hunk["number"]))
+
+
+def _compare_hunk(
+    found: Comparison,
+    patch: str,
+    path: str,
+    file: dict[str, Any],
+    hunk: dict[str, Any],
+    theirs: tuple[bool, int] | None,
+) -> None:
+    status = hunk["status"]
+    if path in found.differing:
+        found.rules["after"] += 1
+        return
+    if status == "ambiguous":
+        agree = theirs is not None and theirs[0]
+        found.rules["ambiguous"] += 1
+        found.differing.add(path)
+    elif status in ("clean", "offset"):
+        agree = theirs == (True, hunk["offset"]) and (status == "clean") == (hunk["offset"] == 0)
+    elif status == "upstreamed":
+        agree = theirs is None or not theirs[0]
+        found.rules["there"] += 1
+    else:
+        # What GNU patch is not even asked (no such file) it has not placed either.
+        agree = theirs is None or not theirs[0]
+        if file["status"] == "conflict" and "already has" in file["reason"]:
+            found.rules["there"] += 1
+            found.differing.add(path)
+            return
+    if not agree:
+        found.bad.append((patch, path, hunk["number"], status, hunk["offset"], hunk["reason"], theirs))
+
+
+def _plain(name: bytes) -> str:
+    """A name as GNU patch prints it: in quotes where a shell would need them."""
+    if name.startswith(b"'") and name.endswith(b"'"):
+        name = name[1:-1]
+    return name.decode("utf-8", "surrogateescape")
+
+
+def _moved(file: dict[str, Any], said: dict[str, list[dict[int, tuple[bool, int]]]]) -> str:
+    """GNU patch's name of a file that both patch under the names of a plain pair (f.c.orig, f.c)."""
+    open_names = [name for name, runs in said.items() if runs and name.rsplit("/", 1)[-1] in file["path"]]
+    return open_names[0] if len(open_names) == 1 else ""
+
+
+def _compare_files(found: Comparison, tree: Path, theirs: Path, out: Path) -> None:
+    """Every file that either changed is the same in both; a hard link that holds says GNU patch left a file alone."""
+    before, after, ours = _files(tree), _files(theirs), _files(out)
+    changed = {path for path, inode in after.items() if before.get(path) != inode} | set(ours)
+    for path in sorted(changed):
+        if path in found.differing:
+            continue
+        wanted = _content(theirs / path) if path in after else None
+        if wanted == (_content(tree / path) if path in before else None) and path not in ours:
+            continue
+        if (_content(out / path) if path in ours else None) != wanted:
+            found.bad.append(("bytes", path, path in ours, path in after))
+
+
+def _files(folder: Path) -> dict[str, int]:
+    found = {}
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            if not name.endswith((".orig", ".rej")) or parent.startswith(str(folder / "out")):
+                place = Path(parent) / name
+                found[str(place.relative_to(folder))] = place.lstat().st_ino
+    return found
+
+
+def _content(place: Path) -> bytes:
+    return os.fsencode(place.readlink()) if place.is_symlink() else place.read_bytes()
+
+
+def upset(tree: Path, patches: Path, folder: Path, *, seed: int) -> Path:
+    """Copy the files that a series touches with runs of lines lost, doubled and added, always the same way."""
+    choose = random.Random(seed)
+    names = {
+        path
+        for entry in load_series(patches).entries
+        for path in re.findall(
+            rb"^(?:---|\+\+\+) [^/\n]+/([^\t\r\n]+)", (patches / entry.name).read_bytes(), re.MULTILINE
+        )
+    }
+    for name in sorted(names):
+        source, target = (root / os.fsdecode(name) for root in (tree, folder))
+        if source.is_symlink() or not source.is_file():
+            continue
+        lines = source.read_bytes().splitlines(keepends=True)
+        for _ in range(max(1, len(lines) // 150)):
+            at, size = choose.randrange(len(lines) + 1), choose.randrange(1, 12)
+            kind = choose.randrange(4)
+            if kind == 0:
+                del lines[at : at + size]
+            elif kind == 1:
+                lines[at:at] = lines[at : at + size]
+            elif kind == 2:
+                lines[at:at] = [b"/* new */\n"] * size
+            elif at < len(lines):
+                lines[at] = b" " + lines[at]
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(b"".join(lines))
+    return folder
+
+
+def examine(archive: Archive, package: str, scratch: Path) -> Comparison:
+    """One package on its upstream, on upset upstreams and on its own patched tree."""
+    tree = unpack(archive.source(package, archive.versions(package)[-1]), scratch)
+    patches = scratch / "patches"
+    total = Comparison()
+    grounds = [("upstream", tree)]
+    grounds += [(f"upset {seed}", upset(tree, patches, scratch / f"upset{seed}", seed=seed)) for seed in (1, 2)]
+    grounds.append(("patched", scratch / "patched"))
+    subprocess.run(["cp", "-al", str(tree), str(scratch / "patched")], check=True)
+    overlay(checked(patches, tree, scratch / "ours"), scratch / "ours", scratch / "patched")
+    for title, ground in grounds:
+        work = scratch / f"compare {title}"
+        work.mkdir()
+        found = compare(patches, ground, work)
+        show(found.line(f"{package} on {title}"))
+        total.hunks += found.hunks
+        total.rules += found.rules
+        total.bad += [(title, *row) if isinstance(row, tuple) else row for row in found.bad]
+        shutil.rmtree(work)
+    return total
+
+
+def overlay(document: dict[str, Any], changed: Path, tree: Path) -> None:
+    """Lay the files that were written out over *tree*, whose files are hard links."""
+    for path in document.get("written", ()):
+        inner = path.split("/", 1)[1]
+        target = tree / inner
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.unlink(missing_ok=True)
+        shutil.copy(changed / inner, target)
+
+
+@pytest.mark.parametrize("package", FEW)
+def test_a_series_ends_where_gnu_patch_ends(archive: Archive, package: str, tmp_path: Path) -> None:
+    found = examine(archive, package, tmp_path)
+    assert sum(found.hunks.values()) > 0
+    assert not found.bad
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("package", MANY)
+def test_many_series_end_where_gnu_patch_ends(archive: Archive, package: str, tmp_path: Path) -> None:
+    found = examine(archive, package, tmp_path)
+    assert sum(found.hunks.values()) > 0
+    assert not found.bad
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("package", PAIRS)
+def test_a_series_on_another_version_ends_where_gnu_patch_ends(archive: Archive, package: str, tmp_path: Path) -> None:
+    versions = archive.versions(package)
+    if len(versions) < 2:
+        pytest.skip(f"apt has one upstream version of {package}: {versions[0]}")
+    for name, version in (("old", versions[0]), ("new", versions[-1])):
+        (tmp_path / name).mkdir()
+        unpack(archive.source(package, version), tmp_path / name)
+    for series, tree in (("old", "new"), ("new", "old")):
+        work = tmp_path / f"{series} on {tree}"
+        work.mkdir()
+        found = compare(tmp_path / series / "patches", tmp_path / tree / "tree", work)
+        show(found.line(f"{package}: series of {series} on {tree} of {versions}"))
+        assert sum(found.hunks.values()) > 0
+        assert not found.bad
