@@ -152,6 +152,14 @@ def test_a_placed_hunk_whose_function_changed_is_flagged_for_review() -> None:
     assert carried(old, ours, elsewhere, "m.py")[0].review is None
 
 
+def test_the_function_to_review_is_the_one_around_the_change_not_around_the_context() -> None:
+    g = [f"    b{i} = {i}" for i in range(20)]
+    old = text("def f(x):", "    return x", "", "", "def g():", *g)
+    ours = old.replace(b"b0 = 0", b"b0 = 99")
+    assert carried(old, ours, old.replace(b"b19 = 19", b"b19 = 7"), "m.py")[0].review == "g"
+    assert carried(old, ours, old.replace(b"return x", b"return y"), "m.py")[0].review is None
+
+
 KERNEL = """\
 template <typename T>
 __global__ void {name}(T* in, T* out) {{
@@ -201,6 +209,29 @@ def test_a_look_alike_kernel_is_never_opened_in_place_of_another(
     statuses, found = opened(theirs)
     assert [number for number, status in enumerate(statuses, 1) if not status.fine] == refused
     assert found == open_ones
+
+
+LONG = [KERNEL.format(name=name).replace(f"{name}_scale", "scale") for name in ("first", "second", "copy")]
+TAKEN = [kernel.replace(" && (__CUDA_ARCH__ < 1200)", "") for kernel in LONG]
+FIRST, SECOND, COPY = range(3)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "status"),
+    [
+        pytest.param(FIRST, [TAKEN[FIRST], LONG[SECOND]], HunkStatus.UPSTREAMED, id="upstream took it"),
+        pytest.param(FIRST, [TAKEN[SECOND], LONG[FIRST]], HunkStatus.AMBIGUOUS, id="changed places, the other took it"),
+        pytest.param(SECOND, [TAKEN[SECOND], LONG[FIRST]], HunkStatus.AMBIGUOUS, id="changed places, and took it"),
+        pytest.param(FIRST, [TAKEN[COPY], TAKEN[SECOND], LONG[FIRST]], HunkStatus.MISPLACED, id="a new one took it"),
+        pytest.param(FIRST, [LONG[COPY], LONG[SECOND], LONG[FIRST]], HunkStatus.MISPLACED, id="a new one in its place"),
+        pytest.param(FIRST, [TAKEN[SECOND]], HunkStatus.CONFLICT, id="deleted, the other took it"),
+    ],
+)
+def test_what_a_look_alike_kernel_has_says_nothing_of_another(ours: int, theirs: list[str], status: HunkStatus) -> None:
+    old, new = LONG[FIRST] + LONG[SECOND], [LONG[FIRST], LONG[SECOND]]
+    new[ours] = TAKEN[ours]
+    hunk, after, _ = carried(old.encode(), "".join(new).encode(), "".join(theirs).encode(), "k.cuh")
+    assert (hunk.status, after) == (status, "".join(theirs).encode())
 
 
 def test_two_kernels_that_changed_places_are_not_both_placed() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from downstream.patches.text import Hunk
 from downstream.placing.enclosing import Span, enclosing, functions
 from downstream.placing.linemap import LineMap
 from downstream.placing.lines import occurrences
+from downstream.placing.merge import Change
 
 NEIGHBOURHOOD = 10  # lines compared on each side of a hunk that no function encloses
 
@@ -50,30 +53,59 @@ def _agreement(through: LineMap, at: int, place: int, size: int, above: int, bel
     return up + down
 
 
-def stranger(path: str, at: int, first: int, through: LineMap) -> str | None:
-    """Say so when the mapped place lies in another function that the old release had as well."""
-    if through.old is through.new:
-        return None
-    ours, theirs = _around(path, at, first, through)
-    if not ours or not theirs or ours.name == theirs.name:
-        return None
-    if any(span.name == theirs.name for span in functions(path, tuple(through.old))):
-        return f"its lines are now in {theirs.name}, but it was written for {ours.name}"
+def seat(change: Change, first: int, *, made: bool = False) -> tuple[int, int]:
+    """Return an old line that tells where *change* belongs, and its new one, both 0-based; -1 above the file.
+
+    *first* is the new line of the change, which upstream has *made* or not. What stands on one side only has none on
+    the other: there it is the line above.
+    """
+    before = change.first if change.end > change.first else change.first - 1
+    if made:
+        return (before, first) if change.added else (change.first - 1, first - 1)
+    return before, first + before - change.first
+
+
+def stranger(path: str, seats: Sequence[tuple[int, int]], through: LineMap) -> str | None:
+    """Say so when a change would come to stand in another function than the one that it was written for.
+
+    Under a new name that is a renamed function, unless the old name is still there.
+    """
+    for ours, theirs in _around(path, seats, through):
+        if not ours or not theirs or ours.name == theirs.name:
+            continue
+        if _has(path, through.old, theirs.name):
+            return f"its lines are now in {theirs.name}, but it was written for {ours.name}"
+        if _has(path, through.new, ours.name):
+            return f"its lines are now in {theirs.name}, a new one, but it was written for {ours.name}"
     return None
 
 
-def review(path: str, at: int, first: int, through: LineMap) -> str | None:
-    """Name the function around the hunk when upstream changed it: text that still fits may no longer be right."""
+def review(path: str, seats: Sequence[tuple[int, int]], through: LineMap) -> str | None:
+    """Name the function around a change when upstream changed it: text that still fits may no longer be right."""
+    for ours, theirs in _around(path, seats, through):
+        if ours is None or theirs is None:
+            continue
+        if ours.name != theirs.name:
+            return f"{ours.name} (now {theirs.name})"
+        if list(through.old[ours.first : ours.end]) != list(through.new[theirs.first : theirs.end]):
+            return ours.name
+    return None
+
+
+def renamed(path: str, seats: Sequence[tuple[int, int]], through: LineMap) -> str:
+    """Say so, for the end of a sentence, when the function around a change now has another name; else nothing."""
+    for ours, theirs in _around(path, seats, through):
+        if ours and theirs and ours.name != theirs.name:
+            return f", in {theirs.name}; {ours.name} is gone"
+    return ""
+
+
+def _around(path: str, seats: Sequence[tuple[int, int]], through: LineMap) -> Iterator[tuple[Span | None, Span | None]]:
     if through.old is through.new:
-        return None
-    ours, theirs = _around(path, at, first, through)
-    if ours is None or theirs is None:
-        return None
-    if ours.name != theirs.name:
-        return f"{ours.name} (now {theirs.name})"
-    same = list(through.old[ours.first : ours.end]) == list(through.new[theirs.first : theirs.end])
-    return None if same else ours.name
+        return
+    for old_line, new_line in seats:
+        yield enclosing(path, through.old, old_line), enclosing(path, through.new, new_line)
 
 
-def _around(path: str, at: int, first: int, through: LineMap) -> tuple[Span | None, Span | None]:
-    return enclosing(path, through.old, at), enclosing(path, through.new, first)
+def _has(path: str, lines: Sequence[bytes], name: str) -> bool:
+    return any(span.name == name for span in functions(path, tuple(lines)))

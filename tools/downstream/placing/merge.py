@@ -72,8 +72,9 @@ def carry(change: Change, through: LineMap) -> Carried:
         return Carried(Carry.FRESH, first, end, change)
     if anchored and tuple(new[first:end]) == change.added:
         return Carried(Carry.TAKEN, first, end, change)
-    if _taken_within(change, through, first, end):
-        return Carried(Carry.TAKEN, first, end, change)
+    taken = _taken_within(change, through, first, end)
+    if taken is not None:
+        return Carried(Carry.TAKEN, taken, taken + len(change.added), change)
     return Carried(Carry.BLOCKED, first, end, change)
 
 
@@ -81,8 +82,8 @@ def _stands(through: LineMap, change: Change) -> bool:
     return all(through.is_mapped(line) for line in range(change.first, change.end))
 
 
-def _taken_within(change: Change, through: LineMap, first: int, end: int) -> bool:
-    """Whether upstream made the change together with others beside it.
+def _taken_within(change: Change, through: LineMap, first: int, end: int) -> int | None:
+    """Return where upstream made the change together with others beside it, None where it did not.
 
     Proof: the added lines stand as they are at one end of the lines that replaced ours, beside an unchanged
     neighbour; they say something that the old release said nowhere; and what they replace is gone.
@@ -90,16 +91,18 @@ def _taken_within(change: Change, through: LineMap, first: int, end: int) -> boo
     added = list(change.added)
     replaced = list(through.new[first:end])
     if not added or len(replaced) <= len(added):
-        return False
+        return None
     after_neighbour = through.is_mapped(change.first - 1) and replaced[: len(added)] == added
     before_neighbour = through.is_mapped(change.end) and replaced[len(replaced) - len(added) :] == added
     if not (after_neighbour or before_neighbour):
-        return False
+        return None
     rest = replaced[len(added) :] if after_neighbour else replaced[: len(replaced) - len(added)]
     known = set(through.old)
     telling = [line for line in added if line not in known and any(byte in _WORD for byte in line)]
     removed = [line for line in through.old[change.first : change.end] if line.strip()]
-    return bool(telling) and not any(line in removed for line in rest)
+    if not telling or any(line in removed for line in rest):
+        return None
+    return first if after_neighbour else end - len(added)
 
 
 _WORD = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")

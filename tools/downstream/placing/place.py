@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from downstream.patches.text import Hunk
 from downstream.placing import gnu
-from downstream.placing.doubt import review, rivals, stranger
+from downstream.placing.doubt import renamed, review, rivals, seat, stranger
 from downstream.placing.linemap import LineMap
 from downstream.placing.lines import count, occurrences
 from downstream.placing.merge import Carry, Change, apply, carry, changes_of
@@ -70,7 +70,9 @@ def _whole(blank: HunkResult, hunk: Hunk, at: int, through: LineMap) -> Placemen
         return Placement(
             hunk=hunk, result=replace(result, status=HunkStatus.AMBIGUOUS, reason=reason, candidates=places)
         )
-    elsewhere = stranger(blank.path, at, first, through)
+    changes = tuple(changes_of(hunk, first))
+    seats = [seat(change, now.first) for change, now in zip(changes_of(hunk, at), changes, strict=True)]
+    elsewhere = stranger(blank.path, seats, through)
     if elsewhere:
         return Placement(hunk=hunk, result=replace(result, status=HunkStatus.MISPLACED, reason=elsewhere))
     offset = first + 1 - gnu.old_first_line(hunk)
@@ -78,9 +80,9 @@ def _whole(blank: HunkResult, hunk: Hunk, at: int, through: LineMap) -> Placemen
         blank,
         status=HunkStatus.OFFSET if offset else HunkStatus.CLEAN,
         offset=offset,
-        review=review(blank.path, at, first, through),
+        review=review(blank.path, seats, through),
     )
-    return Placement(hunk=hunk, result=placed, changes=tuple(changes_of(hunk, first)))
+    return Placement(hunk=hunk, result=placed, changes=changes)
 
 
 def _mapped_whole(hunk: Hunk, at: int, through: LineMap) -> int | None:
@@ -123,11 +125,18 @@ def _upstreamed(blank: HunkResult, hunk: Hunk, at: int, through: LineMap) -> Pla
     old = occurrences(through.new, hunk.old, start=low, end=high) if hunk.old else iter(())
     if any(not first <= place <= end - len(hunk.old) for place in old):
         return None
-    return _taken(blank, hunk, first)
+    seats = []
+    shift = first - at
+    for change in changes_of(hunk, at):
+        seats.append(seat(change, change.first + shift, made=True))
+        shift += len(change.added) - (change.end - change.first)
+    if stranger(blank.path, seats, through):
+        return None
+    return _taken(blank, hunk, first, renamed(blank.path, seats, through))
 
 
-def _taken(blank: HunkResult, hunk: Hunk, line: int) -> Placement:
-    result = replace(blank, status=HunkStatus.UPSTREAMED, reason=f"upstream has it, at line {line + 1}")
+def _taken(blank: HunkResult, hunk: Hunk, line: int, where: str) -> Placement:
+    result = replace(blank, status=HunkStatus.UPSTREAMED, reason=f"upstream has it, at line {line + 1}{where}")
     return Placement(hunk=hunk, result=replace(result, candidates=(line + 1,)))
 
 
@@ -141,13 +150,14 @@ def _merged(blank: HunkResult, hunk: Hunk, at: int, through: LineMap) -> Placeme
         return Placement(
             hunk=hunk, result=replace(blank, status=HunkStatus.AMBIGUOUS, reason=UNANCHORED, candidates=places)
         )
+    seats = [seat(one.change, one.first, made=one.carry is Carry.TAKEN) for one in carried]
+    elsewhere = stranger(blank.path, seats, through)
+    if elsewhere:
+        result = replace(blank, status=HunkStatus.MISPLACED, reason=elsewhere, candidates=(carried[0].first + 1,))
+        return Placement(hunk=hunk, result=result)
     fresh = [one for one in carried if one.carry is Carry.FRESH]
     if not fresh:
-        return _taken(blank, hunk, carried[0].first)
-    elsewhere = stranger(blank.path, fresh[0].change.first, fresh[0].first, through)
-    if elsewhere:
-        result = replace(blank, status=HunkStatus.MISPLACED, reason=elsewhere, candidates=(fresh[0].first + 1,))
-        return Placement(hunk=hunk, result=result)
+        return _taken(blank, hunk, carried[0].first, renamed(blank.path, seats, through))
     taken = len(carried) - len(fresh)
     reason = (
         f"{taken} of its {len(carried)} changes are upstream already" if taken else "upstream changed lines around it"
@@ -158,7 +168,7 @@ def _merged(blank: HunkResult, hunk: Hunk, at: int, through: LineMap) -> Placeme
         status=HunkStatus.MERGED,
         reason=reason,
         offset=first + 1 - gnu.old_first_line(hunk),
-        review=review(blank.path, fresh[0].change.first, fresh[0].first, through) or "the text",
+        review=review(blank.path, seats, through) or "the text",
     )
     changes = tuple(Change(one.first, one.end, one.change.added) for one in fresh)
     return Placement(hunk=hunk, result=placed, changes=changes, rewritten=True, partly=bool(taken))
