@@ -24,22 +24,22 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from filelock import FileLock
 
 from downstream.patches.series import SeriesEntry, load_series
 
 ROOT = Path(__file__).parents[2]
-A_DAY = 86400  # seconds after which apt is asked what it has now
 
-needed = [name for name in ("apt-get", "dpkg-source", "patch") if shutil.which(name) is None]
-pytestmark = [pytest.mark.network, pytest.mark.skipif(bool(needed), reason=f"needs {', '.join(needed)}")]
+pytestmark = pytest.mark.network
+
+Versions = Callable[[str], list[str]]
+Unpacked = Callable[[str, str, Path], Path]
 
 FEW = ("cron", "unzip", "tar", "lua5.4", "openssh")
 MANY = (
@@ -55,106 +55,6 @@ NAMED = re.compile(
     rb"(?: \((?:renamed|copied|read) from .*\)| using Plan B)?$",
     re.MULTILINE,
 )
-
-
-@dataclass(frozen=True)
-class Archive:
-    """The machine's package archive, asked for sources."""
-
-    folder: Path  # of ours
-    options: tuple[str, ...]
-
-    def versions(self, package: str) -> list[str]:
-        """Return the source versions on offer, each other upstream version once, oldest first."""
-        run = self._apt("apt-cache", "showsrc", "--only-source", package)
-        found: dict[str, str] = {}
-        for version in re.findall(r"^Version: (\S+)$", run.stdout, re.MULTILINE):
-            found.setdefault(version.rpartition("-")[0], version)
-        order = sorted(found.values(), key=lambda text: [int(part) for part in re.findall(r"\d+", text)])
-        if not order:
-            pytest.skip(f"apt has no source of {package}: {run.stderr.strip()[:200]}")
-        return order
-
-    def source(self, package: str, version: str) -> Path:
-        """Return the .dsc of a package, fetched once."""
-        folder = self.folder / "sources" / f"{package}_{version.replace(':', '_')}"
-        with FileLock(self.folder / f"{folder.name}.lock"):
-            if not (found := list(folder.glob("*.dsc"))):
-                part = folder.with_name(f"{folder.name}.part")
-                part.mkdir(parents=True, exist_ok=True)
-                run = self._apt("apt-get", "source", "--download-only", "-qq", f"{package}={version}", cwd=part)
-                if run.returncode:
-                    pytest.skip(f"apt could not fetch {package}: {run.stderr.strip()[-300:]}")
-                part.rename(folder)
-                found = list(folder.glob("*.dsc"))
-        return found[0]
-
-    def _apt(self, command: str, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [command, *self.options, *words],
-            cwd=cwd, capture_output=True, check=False, text=True, errors="replace", env={**os.environ, "LC_ALL": "C"},
-        )  # fmt: skip
-
-
-@pytest.fixture(scope="session")
-def archive() -> Archive:
-    """The configured sources, asked for source packages; works for root and for anybody else."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = cache / "sm120-overlay-tests" / "apt"
-    for inner in ("lists/partial", "cache/archives/partial", "sources"):
-        (folder / inner).mkdir(parents=True, exist_ok=True)
-    options = (
-        "-o", f"Dir::Etc::sourcelist={folder / 'source.sources'}", "-o", "Dir::Etc::sourceparts=/dev/null",
-        "-o", f"Dir::State::lists={folder / 'lists'}", "-o", f"Dir::Cache={folder / 'cache'}",
-        "-o", "APT::Sandbox::User=", "-o", "Acquire::Retries=3",
-    )  # fmt: skip
-    with FileLock(folder / "lock"):
-        wanted = _source_stanzas()
-        if not wanted:
-            pytest.skip("apt is configured with no distribution archive")
-        listed = folder / "source.sources"
-        fresh = listed.exists() and time.time() - listed.stat().st_mtime < A_DAY
-        if not fresh or listed.read_text(encoding="utf-8") != wanted:
-            listed.write_text(wanted, encoding="utf-8")
-            update = ["apt-get", *options, "-qq", "update"]
-            run = subprocess.run(update, capture_output=True, check=False, text=True, errors="replace")
-            if run.returncode:
-                listed.unlink()
-                pytest.skip(f"apt-get update: {run.stderr.strip()[-300:]}")
-    return Archive(folder, options)
-
-
-def _source_stanzas() -> str:
-    """The distribution's own sources as apt has them, with source packages asked for instead of binaries."""
-    stanzas = []
-    places = [Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("*"))]
-    for place in places:
-        text = place.read_text(encoding="utf-8", errors="replace") if place.is_file() else ""
-        if place.suffix == ".sources":
-            for stanza in re.split(r"\n\s*\n", text):
-                if "-archive-keyring" in stanza and re.search(r"^Types:.*\bdeb\b", stanza, re.MULTILINE):
-                    asked = re.sub(r"^Types:.*$", "Types: deb-src", stanza.strip(), flags=re.MULTILINE)
-                    stanzas += [asked]
-        elif place.suffix == ".list":
-            for line in re.finditer(r"^deb\s+(?:\[([^\]]*)\]\s+)?(\S+)\s+(\S+)\s+(.+)$", text, re.MULTILINE):
-                signed = re.search(r"signed-by=(\S+)", line[1] or "")
-                if place.name != "sources.list" and not (signed and "-archive-keyring" in signed[1]):
-                    continue  # a vendor's own repository, which seldom has sources
-                stanza = f"Types: deb-src\nURIs: {line[2]}\nSuites: {line[3]}\nComponents: {line[4]}"
-                stanzas.append(stanza + (f"\nSigned-By: {signed[1]}" if signed else ""))
-    return "\n\n".join(stanzas) + "\n" if stanzas else ""
-
-
-def unpack(dsc: Path, folder: Path) -> Path:
-    """Unpack a source package without applying its series; which goes to ``patches`` beside the tree."""
-    run = subprocess.run(
-        ["dpkg-source", "--no-check", "--skip-patches", "-x", str(dsc), str(folder / "tree")],
-        capture_output=True, check=False, text=True, errors="replace",
-    )  # fmt: skip
-    if run.returncode or not (folder / "tree/debian/patches/series").is_file():
-        pytest.skip(f"{dsc.name} has no quilt series: {run.stderr.strip()[-200:]}")
-    shutil.copytree(folder / "tree/debian/patches", folder / "patches", symlinks=True)
-    return folder / "tree"
 
 
 @dataclass(slots=True)
@@ -334,9 +234,9 @@ def upset(tree: Path, patches: Path, folder: Path, *, seed: int) -> Path:
     return folder
 
 
-def examine(archive: Archive, package: str, scratch: Path) -> Comparison:
+def examine(versions: Versions, unpacked: Unpacked, package: str, scratch: Path) -> Comparison:
     """One package on its upstream, on upset upstreams and on its own patched tree."""
-    tree = unpack(archive.source(package, archive.versions(package)[-1]), scratch)
+    tree = unpacked(package, versions(package)[-1], scratch)
     patches = scratch / "patches"
     total = Comparison()
     grounds = [("upstream", tree)]
@@ -367,33 +267,39 @@ def overlay(document: dict[str, Any], changed: Path, tree: Path) -> None:
 
 
 @pytest.mark.parametrize("package", FEW)
-def test_a_series_ends_where_gnu_patch_ends(archive: Archive, package: str, tmp_path: Path) -> None:
-    found = examine(archive, package, tmp_path)
+def test_a_series_ends_where_gnu_patch_ends(
+    versions: Versions, unpacked: Unpacked, package: str, tmp_path: Path
+) -> None:
+    found = examine(versions, unpacked, package, tmp_path)
     assert sum(found.hunks.values()) > 0
     assert not found.bad
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("package", MANY)
-def test_many_series_end_where_gnu_patch_ends(archive: Archive, package: str, tmp_path: Path) -> None:
-    found = examine(archive, package, tmp_path)
+def test_many_series_end_where_gnu_patch_ends(
+    versions: Versions, unpacked: Unpacked, package: str, tmp_path: Path
+) -> None:
+    found = examine(versions, unpacked, package, tmp_path)
     assert sum(found.hunks.values()) > 0
     assert not found.bad
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("package", PAIRS)
-def test_a_series_on_another_version_ends_where_gnu_patch_ends(archive: Archive, package: str, tmp_path: Path) -> None:
-    versions = archive.versions(package)
-    if len(versions) < 2:
-        pytest.skip(f"apt has one upstream version of {package}: {versions[0]}")
-    for name, version in (("old", versions[0]), ("new", versions[-1])):
+def test_a_series_on_another_version_ends_where_gnu_patch_ends(
+    versions: Versions, unpacked: Unpacked, package: str, tmp_path: Path
+) -> None:
+    offered = versions(package)
+    if len(offered) < 2:
+        pytest.skip(f"apt has one upstream version of {package}: {offered[0]}")
+    for name, version in (("old", offered[0]), ("new", offered[-1])):
         (tmp_path / name).mkdir()
-        unpack(archive.source(package, version), tmp_path / name)
+        unpacked(package, version, tmp_path / name)
     for series, tree in (("old", "new"), ("new", "old")):
         work = tmp_path / f"{series} on {tree}"
         work.mkdir()
         found = compare(tmp_path / series / "patches", tmp_path / tree / "tree", work)
-        show(found.line(f"{package}: series of {series} on {tree} of {versions}"))
+        show(found.line(f"{package}: series of {series} on {tree} of {offered}"))
         assert sum(found.hunks.values()) > 0
         assert not found.bad

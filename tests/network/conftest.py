@@ -1,0 +1,131 @@
+"""The distribution's own source packages, through the machine's apt, for the tests on foreign series."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+A_DAY = 86400  # seconds after which apt is asked what it has now
+
+
+@dataclass(frozen=True)
+class Archive:
+    """The machine's package archive, asked for sources."""
+
+    folder: Path  # of ours
+    options: tuple[str, ...]
+
+    def versions(self, package: str) -> list[str]:
+        """Return the source versions on offer, each other upstream version once, oldest first."""
+        run = self._apt("apt-cache", "showsrc", "--only-source", package)
+        found: dict[str, str] = {}
+        for version in re.findall(r"^Version: (\S+)$", run.stdout, re.MULTILINE):
+            found.setdefault(version.rpartition("-")[0], version)
+        order = sorted(found.values(), key=lambda text: [int(part) for part in re.findall(r"\d+", text)])
+        if not order:
+            pytest.skip(f"apt has no source of {package}: {run.stderr.strip()[:200]}")
+        return order
+
+    def source(self, package: str, version: str) -> Path:
+        """Return the .dsc of a package, fetched once."""
+        folder = self.folder / "sources" / f"{package}_{version.replace(':', '_')}"
+        with FileLock(self.folder / f"{folder.name}.lock"):
+            if not (found := list(folder.glob("*.dsc"))):
+                part = folder.with_name(f"{folder.name}.part")
+                part.mkdir(parents=True, exist_ok=True)
+                run = self._apt("apt-get", "source", "--download-only", "-qq", f"{package}={version}", cwd=part)
+                if run.returncode:
+                    pytest.skip(f"apt could not fetch {package}: {run.stderr.strip()[-300:]}")
+                part.rename(folder)
+                found = list(folder.glob("*.dsc"))
+        return found[0]
+
+    def _apt(self, command: str, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [command, *self.options, *words],
+            cwd=cwd, capture_output=True, check=False, text=True, errors="replace", env={**os.environ, "LC_ALL": "C"},
+        )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def archive() -> Archive:
+    """The configured sources, asked for source packages; works for root and for anybody else."""
+    if missing := [name for name in ("apt-get", "dpkg-source", "patch") if shutil.which(name) is None]:
+        pytest.skip(f"needs {', '.join(missing)}")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = cache / "sm120-overlay-tests" / "apt"
+    for inner in ("lists/partial", "cache/archives/partial", "sources"):
+        (folder / inner).mkdir(parents=True, exist_ok=True)
+    options = (
+        "-o", f"Dir::Etc::sourcelist={folder / 'source.sources'}", "-o", "Dir::Etc::sourceparts=/dev/null",
+        "-o", f"Dir::State::lists={folder / 'lists'}", "-o", f"Dir::Cache={folder / 'cache'}",
+        "-o", "APT::Sandbox::User=", "-o", "Acquire::Retries=3",
+    )  # fmt: skip
+    with FileLock(folder / "lock"):
+        wanted = _source_stanzas()
+        if not wanted:
+            pytest.skip("apt is configured with no distribution archive")
+        listed = folder / "source.sources"
+        fresh = listed.exists() and time.time() - listed.stat().st_mtime < A_DAY
+        if not fresh or listed.read_text(encoding="utf-8") != wanted:
+            listed.write_text(wanted, encoding="utf-8")
+            update = ["apt-get", *options, "-qq", "update"]
+            run = subprocess.run(update, capture_output=True, check=False, text=True, errors="replace")
+            if run.returncode:
+                listed.unlink()
+                pytest.skip(f"apt-get update: {run.stderr.strip()[-300:]}")
+    return Archive(folder, options)
+
+
+def _source_stanzas() -> str:
+    """The distribution's own sources as apt has them, with source packages asked for instead of binaries."""
+    stanzas = []
+    places = [Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("*"))]
+    for place in places:
+        text = place.read_text(encoding="utf-8", errors="replace") if place.is_file() else ""
+        if place.suffix == ".sources":
+            for stanza in re.split(r"\n\s*\n", text):
+                if "-archive-keyring" in stanza and re.search(r"^Types:.*\bdeb\b", stanza, re.MULTILINE):
+                    asked = re.sub(r"^Types:.*$", "Types: deb-src", stanza.strip(), flags=re.MULTILINE)
+                    stanzas += [asked]
+        elif place.suffix == ".list":
+            for line in re.finditer(r"^deb\s+(?:\[([^\]]*)\]\s+)?(\S+)\s+(\S+)\s+(.+)$", text, re.MULTILINE):
+                signed = re.search(r"signed-by=(\S+)", line[1] or "")
+                if place.name != "sources.list" and not (signed and "-archive-keyring" in signed[1]):
+                    continue  # a vendor's own repository, which seldom has sources
+                stanza = f"Types: deb-src\nURIs: {line[2]}\nSuites: {line[3]}\nComponents: {line[4]}"
+                stanzas.append(stanza + (f"\nSigned-By: {signed[1]}" if signed else ""))
+    return "\n\n".join(stanzas) + "\n" if stanzas else ""
+
+
+def unpack(dsc: Path, folder: Path) -> Path:
+    """Unpack a source package without applying its series; which goes to ``patches`` beside the tree."""
+    run = subprocess.run(
+        ["dpkg-source", "--no-check", "--skip-patches", "-x", str(dsc), str(folder / "tree")],
+        capture_output=True, check=False, text=True, errors="replace",
+    )  # fmt: skip
+    if run.returncode or not (folder / "tree/debian/patches/series").is_file():
+        pytest.skip(f"{dsc.name} has no quilt series: {run.stderr.strip()[-200:]}")
+    shutil.copytree(folder / "tree/debian/patches", folder / "patches", symlinks=True)
+    return folder / "tree"
+
+
+@pytest.fixture(scope="session")
+def versions(archive: Archive) -> Callable[[str], list[str]]:
+    """The source versions of a package on offer, oldest first."""
+    return archive.versions
+
+
+@pytest.fixture(scope="session")
+def unpacked(archive: Archive) -> Callable[[str, str, Path], Path]:
+    """Unpack a version of a package into a folder, as ``tree`` (series not applied) and ``patches``."""
+    return lambda package, version, folder: unpack(archive.source(package, version), folder)
