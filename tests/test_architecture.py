@@ -229,7 +229,9 @@ MACHINE = re.compile(
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a git checkout")
-@pytest.mark.parametrize(("meaning", "pattern"), [("a registry's host", HOSTS), ("a path of one machine", MACHINE)])
+@pytest.mark.parametrize(
+    ("meaning", "pattern"), [("a registry's host", HOSTS), ("a path of one machine", MACHINE)], ids=["hosts", "paths"]
+)
 def test_no_tracked_file_names(meaning: str, pattern: re.Pattern[bytes]) -> None:
     found = [
         f"{path.relative_to(ROOT)}:{number}: {line[:120]!r}"
