@@ -117,6 +117,7 @@ def shown(guard: Guard) -> str:
         ("ok = [a for a in archs if a.major < 12]", "aaaii", "suspect", "a.major < 12"),
         ("x = a() if major == 10 else b()", "iaaii", "suspect", "major == 10"),
         ("assert major in [9, 10], 'no'", "aaaii", "suspect", ""),
+        ("specs = [k for k in all_specs if k.sm in [80, 90, 100]]", "aaiii", "suspect", "k.sm in [80, 90, 100]"),
         # Predicates, resolved to what they admit
         ("if is_sm100_supported():\n    f()", "iaaii", "suspect", "is_sm100_supported()"),
         ("if is_sm90_supported() or is_sm100_supported():\n    f()", "aaaii", "suspect", ""),

@@ -17,6 +17,7 @@ DEPTH = 8  # calls into calls
 _ASKS = re.compile(
     rb"(?i)capabilit|(?<![-\w])(?:(?:cc|sm|dev|device|cuda|gpu|arch)_)?major\b(?!-)|_majors\b|supported_major"
     rb"|\bis_\w*(?:sm_?\d|blackwell|hopper|ampere)|has_sm\d|\bsm_version|_archs?\b|flashinfer_cutlass"
+    rb"|\bsm\s*(?:[=!<>]=|[<>]|(?:not\s+)?in\b)"
 )
 QUERY = re.compile(r"^(?:get_)?(?:device_|cuda_|gpu_|compute_|torch_)*(?:compute_)?capability$")
 NUMBER = re.compile(
