@@ -104,12 +104,14 @@ def test_a_declared_kernel_may_move_and_nothing_else(outside: list[Path]) -> Non
     assert not prove(tree(OPEN, edit=edit), outside, {"whole": "two.patch"}).holds
 
 
-def test_a_device_function_that_moves_is_unknown_where_a_kernel_is_declared(outside: list[Path]) -> None:
+def test_a_device_function_that_moves_is_declared_by_its_own_name(outside: list[Path]) -> None:
     edit = ("return x + x;", "return x * 2;")
-    assert {finding.name for finding in prove(tree(OPEN, edit=edit), outside).findings} == {"twice"}
-    proof = prove(tree(OPEN, edit=edit), outside, {"whole": "two.patch"})
+    for allowed in ({}, {"whole": "two.patch"}):
+        findings = prove(tree(OPEN, edit=edit), outside, allowed).findings
+        assert {(finding.name, finding.fault) for finding in findings} == {("twice", Fault.MOVED)}
+    proof = prove(tree(OPEN, edit=edit), outside, {"whole": "two.patch", "twice": "two.patch"})
     assert proof.holds
-    assert any("twice changes" in text for text in proof.unknown)
+    assert proof.declared == ("twice",)
 
 
 def test_host_code_may_change_and_is_said_to(outside: list[Path]) -> None:

@@ -137,6 +137,8 @@ def _tell_fast(options: argparse.Namespace, tree: PatchedTree, reach: Touched, p
             for label, names in (("host code only", row.host_only), ("differ", row.differ)):
                 if names:
                     print(f"  {label}: {', '.join(names)}")
+        if proof.declared:
+            print(f"changed for the references as a patch declares: {', '.join(proof.declared)}")
         if options.verbose:
             for finding in proof.dead:
                 print(f"without the series: {finding}")

@@ -10,8 +10,9 @@ from enum import StrEnum
 from downstream.arches import Target
 from downstream.kernels.machine import Kernel
 
-# A patch that means to change code for GPUs that upstream supports says so, by kernel family:
-#   Changes-Machine-Code: lamport_style_one_shot_all_reduce_norm_kernel
+# A patch that means to change code for GPUs that upstream supports says so: the kernel families whose machine
+# code changes, and the device functions or types in whose text it lies (the fast form sees only those):
+#   Changes-Machine-Code: lamport_style_one_shot_all_reduce_norm_kernel Reducer
 DECLARATION = "Changes-Machine-Code"
 _DECLARED = re.compile(rf"^{DECLARATION}:[ \t]*(.+)$".encode(), re.MULTILINE | re.IGNORECASE)
 
@@ -97,7 +98,7 @@ class Proof:
 
 
 def declared(patches: Mapping[str, bytes]) -> dict[str, str]:
-    """Return kernel family -> patch, from the headers of the patches that declare a change of machine code."""
+    """Return name -> patch, from the headers of the patches that declare a change of machine code."""
     found: dict[str, str] = {}
     for name, raw in patches.items():
         header = re.split(rb"^(?:diff --git |--- )", raw, maxsplit=1, flags=re.MULTILINE)[0]
