@@ -54,7 +54,7 @@ def render(
     if not quiet or lines:
         lines.append(_counts(results, context))
     if not quiet:
-        lines += [f"wrote {printable(path)}" for path in context.written]
+        lines += [f"changed {printable(path)}" for path in context.written]
         lines += [f"next: {printable(step)}" for step in context.next_steps]
     return "".join(f"{line}\n" for line in lines if line)
 
