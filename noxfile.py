@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
+
 import nox
 
 nox.needs_version = ">=2024.10.9"
@@ -30,9 +33,10 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def check_series(session: nox.Session) -> None:
-    """Every series against its pin: headers complete, zero offset, no orphans."""
+    """Every series of every line against its pin: headers complete, zero offset, no orphans."""
     session.install("-e", ".")
-    session.run("python", "tools/pq.py", "check", *session.posargs)
+    for line in tomllib.loads(Path("VERSIONS.toml").read_text(encoding="utf-8"))["lines"]:
+        session.run("python", "tools/pq.py", "check", "--line", line, *session.posargs)
 
 
 @nox.session
