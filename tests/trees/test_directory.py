@@ -199,3 +199,11 @@ def test_no_damage_does_more_than_be_told(drawn: st.DataObject) -> None:
                 assert entry is not None
                 content = extract(name, entry, damaged[entry.start : entry.stop], name="x.whl")
                 assert len(content) == entry.size
+
+
+def test_a_size_beyond_any_address_is_refused(make_zip: Callable[..., bytes]) -> None:
+    raw = make_zip({"a": b"x" * 100})
+    entry = directory_of(raw).get("a")
+    assert entry is not None
+    with pytest.raises(WheelError, match="checksum"):
+        extract("a", entry._replace(size=2**64 - 1), raw[entry.start : entry.stop], name="x.whl")

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import io
 import os
+import struct
+import tracemalloc
 import zipfile
 import zlib
 from pathlib import Path
@@ -300,3 +302,50 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
         interrupted()
     assert [path.name for path in tmp_path.iterdir()] == ["w.whl"]
     assert target.read_bytes() == b"old"
+
+
+FAR = 2**64 - 2  # fits its field and no address space
+
+
+def zip64_end(place: int) -> bytes:
+    """The end of an archive whose zip64 record is said to be at *place*."""
+    return b"PK\6\7" + struct.pack("<LQL", 0, place, 1) + b"PK\5\6" + struct.pack("<4H2LH", 0, 0, 1, 1, 46, 0, 0)
+
+
+def wide_member(size: int, compressed: int, offset: int) -> bytes:
+    """An archive that is a directory alone: one member, its sizes and place in a zip64 field."""
+    extra = struct.pack("<2H3Q", 1, 24, size, compressed, offset)
+    numbers = (0, 0, 0xFFFFFFFF, 0xFFFFFFFF, 1, len(extra), 0, 0, 0, 0, 0xFFFFFFFF)
+    entry = b"PK\1\2" + struct.pack("<4B4H3L5H2L", 45, 3, 45, 0, 0, 0, 0, *numbers) + b"a" + extra
+    return entry + b"PK\5\6" + struct.pack("<4H2LH", 0, 0, 1, 1, len(entry), 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("found", "content"),
+    [
+        ("a zip64 record beyond any address", zip64_end(FAR)),
+        ("a zip64 record outside the file", zip64_end(10_000)),
+        ("a member beyond any address", wide_member(1, 1, FAR)),
+        ("a member that ends beyond any address", wide_member(FAR, FAR, 0)),
+    ],
+)
+def test_what_fuzzing_found_is_refused(tmp_path: Path, found: str, content: bytes) -> None:
+    path = tmp_path / "w.zip"
+    path.write_bytes(content)
+    with pytest.raises(RefusedError):
+        open_archive(path).read("a")
+
+
+def test_a_member_that_inflates_to_more_than_it_says_costs_no_more_than_a_piece(tmp_path: Path) -> None:
+    path = tmp_path / "w.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a", bytes(60 << 20))
+    raw = path.read_bytes().replace(struct.pack("<L", 60 << 20), struct.pack("<L", 5))
+    path.write_bytes(raw)
+    tracemalloc.start()
+    try:
+        with pytest.raises(RefusedError, match="a: content-damaged"):
+            open_archive(path).read("a")
+        assert tracemalloc.get_traced_memory()[1] < 44 << 20
+    finally:
+        tracemalloc.stop()

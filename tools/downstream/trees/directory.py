@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 import zlib
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -92,7 +93,7 @@ def extract(member: str, entry: Entry, span: bytes, *, name: str) -> bytes:
     if entry.method == DEFLATED:
         try:
             # One byte more than promised is enough to see a lie, and bounds what a lie can cost.
-            raw = zlib.decompressobj(-zlib.MAX_WBITS).decompress(raw, entry.size + 1)
+            raw = zlib.decompressobj(-zlib.MAX_WBITS).decompress(raw, min(entry.size + 1, sys.maxsize))
         except zlib.error as exc:
             raise _broken(name, member, str(exc)) from None
     if len(raw) != entry.size or zlib.crc32(raw) != entry.crc:

@@ -19,7 +19,8 @@ from downstream.wheels.rules import RefusedError, Rule, Violation, name_violatio
 
 STORED, DEFLATED = 0, 8
 ZIP64_FROM = 0xFFFFFFFF  # sizes and offsets from here on do not fit the classic fields
-_CHUNK = 1 << 23
+_CHUNK = 1 << 23  # bytes inflated at once
+_PIECE = 1 << 24  # bytes that come of it at once, at the most
 
 LOCAL = struct.Struct("<4s5H3L2H")
 CENTRAL = struct.Struct("<4s4B4H3L5H2L")
@@ -70,7 +71,7 @@ class Archive:
             mark, _, flags, method, _, _, crc, compressed, size, name_length, extra_length = LOCAL.unpack_from(
                 self._view, entry.offset
             )
-        except struct.error as exc:
+        except (struct.error, OverflowError) as exc:  # the latter: beyond what any machine addresses
             raise self._refuse(entry.name, Rule.HEADER, "its local header lies outside the file") from exc
         begin = entry.offset + LOCAL.size
         name = bytes(self._view[begin : begin + name_length])
@@ -91,16 +92,19 @@ class Archive:
         raw, size, crc = self.raw(entry), 0, 0
         inflate = zlib.decompressobj(-15)
         for at in range(0, max(len(raw), 1), _CHUNK):
-            piece = bytes(raw[at : at + _CHUNK])
-            if entry.method == DEFLATED:
-                try:
-                    piece = inflate.decompress(piece)
-                except zlib.error as exc:
-                    raise self._refuse(entry.name, Rule.CONTENT, f"cannot be inflated ({exc})") from exc
-            size, crc = size + len(piece), zlib.crc32(piece, crc)
-            yield piece
+            rest = bytes(raw[at : at + _CHUNK])
+            while rest and size <= entry.size:  # more than promised is a lie already, and need not be paid for
+                piece, rest = self._inflated(entry, inflate, rest) if entry.method == DEFLATED else (rest, b"")
+                size, crc = size + len(piece), zlib.crc32(piece, crc)
+                yield piece
         if size != entry.size or crc != entry.crc:
             raise self._refuse(entry.name, Rule.CONTENT, "size or CRC are not those of the directory")
+
+    def _inflated(self, entry: Entry, inflate: zlib._Decompress, rest: bytes) -> tuple[bytes, bytes]:
+        try:
+            return inflate.decompress(rest, _PIECE), inflate.unconsumed_tail
+        except zlib.error as exc:
+            raise self._refuse(entry.name, Rule.CONTENT, f"cannot be inflated ({exc})") from exc
 
     def read(self, name: str) -> bytes | None:
         """Return the content of the member *name*, or None where there is none."""
@@ -158,7 +162,7 @@ class Archive:
             if mark == END64_AT_MARK:
                 try:
                     mark, _, _, _, _, _, _, count, _, begin = END64.unpack_from(self._view, end64)
-                except struct.error:
+                except (struct.error, OverflowError):  # the latter: beyond what any machine addresses
                     mark = b""
                 if mark != END64_MARK:
                     raise self._refuse("", Rule.NOT_A_ZIP, "its zip64 end record is not where it should be")
