@@ -25,12 +25,11 @@ class Archive:
     options: tuple[str, ...]
 
     def versions(self, package: str) -> list[str]:
-        """Return the source versions on offer, each other upstream version once, oldest first."""
+        """Return the source versions on offer, oldest first, of each upstream version the newest."""
         run = self._apt("apt-cache", "showsrc", "--only-source", package)
-        found: dict[str, str] = {}
-        for version in re.findall(r"^Version: (\S+)$", run.stdout, re.MULTILINE):
-            found.setdefault(version.rpartition("-")[0], version)
-        order = sorted(found.values(), key=lambda text: [int(part) for part in re.findall(r"\d+", text)])
+        listed = re.findall(r"^Version: (\S+)$", run.stdout, re.MULTILINE)
+        listed.sort(key=lambda text: [int(part) for part in re.findall(r"\d+", text)])
+        order = list({version.rpartition("-")[0]: version for version in listed}.values())
         if not order:
             pytest.skip(f"apt has no source of {package}: {run.stderr.strip()[:200]}")
         return order
