@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import signal
 import time
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -298,6 +300,39 @@ def test_kill_9_at_any_moment_leaves_old_or_new(overlay: Overlay, times: int) ->
         met.add("new" if now == new else "old")
     if times == 50:
         assert met == {"old", "new"}, "the moments missed the write"
+
+
+def locked(git: Path, name: str) -> None:
+    (git / name).write_bytes(b"")
+
+
+@pytest.mark.parametrize(
+    "leave",
+    [
+        pytest.param(lambda git: locked(git, "index.lock"), id="index.lock"),
+        pytest.param(lambda git: locked(git, "HEAD.lock"), id="HEAD.lock"),
+        pytest.param(lambda git: locked(git, "refs/heads/series.lock"), id="the branch's lock"),
+        pytest.param(lambda git: (git / "index").write_bytes(b"DIRC"), id="half an index"),
+        pytest.param(lambda git: (git / "HEAD").unlink(), id="half a repository"),
+        pytest.param(shutil.rmtree, id="no repository"),
+    ],
+)
+def test_a_checkout_that_a_kill_left_unfit_is_made_again(overlay: Overlay, leave: Callable[[Path], None]) -> None:
+    release(overlay, "1.1", a=numbered(1, 20, {10: "other"}), k=CONFLICT)
+    overlay.rebase("--upstream", "v1.1")
+    state = overlay.root / ".work/rebase/state.json"
+    # Killed after the first patch was settled, while the checkout was brought to the second.
+    state.write_bytes(state.read_bytes().replace(b'"ready": true', b'"ready": false'))
+    leave(overlay.checkout / ".git")
+    status = overlay.rebase("--status")
+    assert (status.code, "--continue goes on where it stopped" in status.out) == (1, True)
+    assert overlay.rebase("--status", "--json").code == 1
+    run = overlay.rebase("--continue")
+    assert (run.code, "ten.patch waits" in run.out) == (1, True), run.err
+    (overlay.checkout / "kernels/a.py").write_bytes(numbered(1, 20, {10: "other TEN"}))
+    assert "guards.patch waits" in overlay.rebase("--continue").out
+    assert overlay.rebase("--skip").code == 0
+    assert applies_exactly(overlay, "1.1")
 
 
 def test_the_paths_a_message_names_are_relative(overlay: Overlay) -> None:

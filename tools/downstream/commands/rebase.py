@@ -190,7 +190,7 @@ def _status(pins: Pins, session: Session, options: argparse.Namespace) -> int:
         from downstream.report import json
 
         sys.stdout.write(json.dumps(_status_document(state)))
-        return OK
+        return OK if state is None else FINDINGS
     if state is None:
         print("no rebase is under way")
         return OK
@@ -205,7 +205,10 @@ def _status(pins: Pins, session: Session, options: argparse.Namespace) -> int:
         print(f"  {done.how:18} {done.name}")
     for index, name in enumerate(names[len(state.done) :]):
         print(f"  {'waits' if index == 0 else 'to come':18} {name}")
-    print(f"next: resolve it in {checkout(pins.root)}, then tools/rebase.py --continue (or --skip, --abort)")
+    if state.ready:
+        print(f"next: resolve it in {checkout(pins.root)}, then tools/rebase.py --continue (or --skip, --abort)")
+    else:
+        print("next: it was interrupted; tools/rebase.py --continue goes on where it stopped (or --abort)")
     return FINDINGS
 
 
@@ -219,6 +222,7 @@ def _status_document(state: object) -> dict[str, object]:
             "upstream": state.upstream,
             "old_version": state.old,
             "new_version": state.new,
+            "ready": state.ready,
             "done": [{"patch": done.name, "how": done.how, "kept": done.content is not None} for done in state.done],
         }
     return document

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 
+from downstream.errors import StateError
 from downstream.patches.header import Header
 from downstream.patches.parse import parse
 from downstream.placing.push import Push, Pushed
@@ -28,19 +30,32 @@ def prepare(plan: Plan, state: State, waiting: Pushed) -> None:
     """
     root = plan.pins.root
     folder = states.checkout(root)
-    fresh = not state.head or not folder.is_dir() or not Worktree.at(folder).has(state.head)
-    at = 0 if fresh else state.at
-    commits = list(_commits(plan, state, at))
-    if fresh:
-        tree, head = Worktree.create(folder, [_release(plan), *commits])
-    else:
-        tree = Worktree.at(folder)
-        head = tree.add(commits, parent=state.head) if commits else state.head
-        tree.reset(head)
+    tree, head = _carried_on(plan, state, folder) or Worktree.create(
+        folder, [_release(plan), *_commits(plan, state, 0)]
+    )
     for path, content in marked(waiting, old=str(plan.pin.version), new=str(plan.target.version)).items():
         tree.write(path, (plan.new.mode(path) or REGULAR, content))
     _sides(plan, state, waiting)
     states.save(root, replace(state, head=head, at=len(state.done), ready=True))
+
+
+def _carried_on(plan: Plan, state: State, folder: Path) -> tuple[Worktree, str] | None:
+    """Bring the checkout of the step before to *state*; None where there is none, or none that git can go on with.
+
+    A kill may have left git's own lock files, or half of the folder.
+    """
+    if not state.head:
+        return None
+    try:
+        tree = Worktree.at(folder)
+        if not tree.has(state.head):
+            return None
+        commits = list(_commits(plan, state, state.at))
+        head = tree.add(commits, parent=state.head) if commits else state.head
+        tree.reset(head)
+    except StateError:
+        return None
+    return tree, head
 
 
 def _release(plan: Plan) -> Commit:

@@ -115,12 +115,22 @@ class Worktree:
         return EXECUTABLE if target.stat().st_mode & 0o100 else REGULAR, target.read_bytes()
 
     def _run(self, *arguments: str, feed: bytes = b"") -> bytes:
+        from git.exc import GitCommandError
+
         line = command("--git-dir", str(self.folder / ".git"), "--work-tree", str(self.folder), *arguments)
         # A real file: GitPython hands it to the child as its stdin.
         with tempfile.TemporaryFile() as stream:
             stream.write(feed)
             stream.seek(0)
-            out = self._git.execute(line, istream=stream, stdout_as_string=False, strip_newline_in_stdout=False)
+            try:
+                out = self._git.execute(line, istream=stream, stdout_as_string=False, strip_newline_in_stdout=False)
+            except GitCommandError as exc:
+                said = str(exc.stderr).strip().removeprefix("stderr:").strip(" \n'").partition("\n")[0]
+                raise StateError(
+                    str(self.folder),
+                    f"git {arguments[0]} fails there: {said}",
+                    "see git status there, or begin it anew",
+                ) from exc
         assert isinstance(out, bytes)
         return out
 
