@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,28 +14,7 @@ from downstream.report.matrix import page
 
 pytestmark = pytest.mark.browser
 
-FLAGS = [
-    "--no-sandbox",  # a container's root cannot have one
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-NAMES = ("chromium", "chromium-browser", "google-chrome")
 PAPER = 1062  # CSS pixels of A4 on its side within margins of 8 mm
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    sync = pytest.importorskip("playwright.sync_api", reason="pip install -e '.[browser]'")
-    program = next((found for name in NAMES if (found := shutil.which(name))), None)
-    if program is None:
-        pytest.skip("no Chromium is installed")
-    with sync.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=program, args=FLAGS)
-        yield opened
-        opened.close()
 
 
 Show = Callable[..., Any]

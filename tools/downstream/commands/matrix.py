@@ -54,6 +54,13 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="NAME=FOLDER",
         help="a clone of an upstream's repository: name the commit and pull request that ended a hunk",
     )
+    options.add_argument(
+        "--guards",
+        nargs="?",
+        const="touched",
+        choices=("touched", "all"),
+        help="a second map: suspect guards of the files that the series and the ledger name, or of all files (slow)",
+    )
     formats = options.add_argument_group("formats (default: text)")
     formats.add_argument("--markdown", action="store_true", help="the answer as Markdown")
     formats.add_argument(
@@ -71,17 +78,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     pins = pinned.load(options.root.resolve(), satisfied=False)
     with Session(default_folder(), options.offline, progress(quiet=options.quiet)) as session:
         plans = [_plan(pins, name, options, session) for name in _upstreams(pins, options)]
-        matrices = [_matrix(plan, options, session) for plan in plans]
+        matrices = [judged(plan, session, releases=options.releases, pre=options.pre) for plan in plans]
         histories = _histories(plans, options.git)
         found = document(matrices, culprit={name: _culprit(history) for name, history in histories.items()})
+        if options.guards:
+            from downstream.commands import matrix_guards
+
+            for plan, one, shown in zip(plans, matrices, found["matrices"], strict=True):
+                shown["guards"] = matrix_guards.document(plan, one, whole=options.guards == "all")
     if options.svg:
         from downstream.report.matrix import svg
 
-        _write(options.svg, svg.render(found))
+        write(options.svg, svg.render(found))
     if options.html:
         from downstream.report.matrix import page
 
-        _write(options.html, page.render(found))
+        write(options.html, page.render(found))
     sys.stdout.write(_rendered(found, options))
     for plan in plans:
         upstream = plan.pin.upstream
@@ -108,19 +120,20 @@ def _plan(pins: Pins, upstream: str, options: argparse.Namespace, session: Sessi
     return plan
 
 
-def _matrix(plan: Plan, options: argparse.Namespace, session: Session) -> Matrix:
+def judged(plan: Plan, session: Session, *, releases: str | None = None, pre: bool = False) -> Matrix:
+    """The matrix of *plan* on the releases that a specifier admits (None: from two before the pin on)."""
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
     try:
-        asked = SpecifierSet(options.releases) if options.releases else None
+        asked = SpecifierSet(releases) if releases else None
     except InvalidSpecifier as exc:
-        raise UsageError(options.releases, "is no version specifier (PEP 440)", "write it as '>=0.6,<0.7'") from exc
+        raise UsageError(str(releases), "is no version specifier (PEP 440)", "write it as '>=0.6,<0.7'") from exc
     published = listing(plan.pin.upstream.package, session=session)
-    releases = chosen(published.releases, plan.pin.version, asked, pre=options.pre)
-    if not releases:
-        raise UsageError(options.releases, f"admits no release of {plan.pin.upstream.name}", "widen it, or add --pre")
-    yanked = withdrawn(published.releases, releases)
-    return matrix(plan, releases, unversioned=published.skipped, yanked=yanked)
+    columns = chosen(published.releases, plan.pin.version, asked, pre=pre)
+    if not columns:
+        raise UsageError(str(releases), f"admits no release of {plan.pin.upstream.name}", "widen it, or add --pre")
+    yanked = withdrawn(published.releases, columns)
+    return matrix(plan, columns, unversioned=published.skipped, yanked=yanked)
 
 
 def _histories(plans: Sequence[Plan], asked: Sequence[str]) -> dict[str, History]:
@@ -164,7 +177,7 @@ def _rendered(found: dict[str, Any], options: argparse.Namespace) -> str:
     return text.render(found, colour=colour_wanted(options.color, sys.stdout), verbose=options.verbose)
 
 
-def _write(path: Path, content: str) -> None:
+def write(path: Path, content: str) -> None:
     try:
         path.write_text(content, encoding="utf-8", errors="backslashreplace")
     except OSError as exc:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from downstream.report.markdown import code, escaped
+from downstream.report.markdown import code, escaped, fenced
+from downstream.report.matrix import guards
 from downstream.report.matrix.document import LETTERS, MEANINGS
 from downstream.report.matrix.text import cell_letters, ending, left_out, patch_statuses
 
@@ -36,4 +37,7 @@ def _matrix(matrix: Mapping[str, Any]) -> list[str]:
     seen = {verdict["status"] for verdict in matrix["verdicts"]}
     legend = "; ".join(f"{letter} {MEANINGS[status]}" for status, letter in LETTERS.items() if status in seen)
     lines += ["```", "", legend, ""]
-    return [*lines, *(line for sentence in left_out(matrix) for line in (f"- {escaped(sentence)}", ""))]
+    lines += [line for sentence in left_out(matrix) for line in (f"- {escaped(sentence)}", "")]
+    if "guards" in matrix:
+        lines += [*fenced("\n".join(guards.lines(matrix)), "text"), ""]
+    return lines

@@ -87,22 +87,52 @@
     box.append(sides);
   };
 
-  const open = (cell) => {
+  const showGuard = (box, matrix, guard, release, number) => {
+    const at = guard.cells[number];
+    const cell = at === null ? null : matrix.guards.cells[at];
+    box.append(element("h3", `${guard.file}${cell ? `:${cell.line}` : ""} on ${matrix.upstream} ${release.version}: ${cell ? cell.state : release.skipped ? "skipped" : "no such guard"}`));
+    box.append(element("pre", guard.condition));
+    if (guard.function) box.append(element("p", `In ${guard.function}.`));
+    if (!cell) return;
+    box.append(element("p", `${cell.class}${cell.effect ? `, ${cell.effect}` : ""}: ${cell.evidence}.`));
+    box.append(element("p", Object.entries(cell.arches).map(([arch, verdict]) => `${arch} ${verdict}`).join(", ") + "."));
+    if (cell.covered_by) box.append(element("p", `${cell.state}: ${cell.covered_by}`));
+  };
+
+  const openGuards = (cell, matrix) => {
     const row = cell.parentElement;
-    const matrix = data.matrices[Number(cell.closest("table").dataset.matrix)];
+    const number = Number(cell.dataset.column);
+    const release = matrix.releases[number];
+    const rows = row.classList.contains("hunk")
+      ? [row]
+      : [...row.parentElement.rows].filter((one) => one.dataset.guard && one.dataset.patch === row.dataset.patch);
+    for (const one of rows) showGuard(details, matrix, matrix.guards.rows[Number(one.dataset.guard)], release, number);
+  };
+
+  const openPatch = (cell, matrix) => {
+    const row = cell.parentElement;
     const patch = matrix.patches[Number(row.dataset.patch)];
     const number = Number(cell.dataset.column);
     const release = matrix.releases[number];
     const hunks = row.classList.contains("hunk") ? [patch.hunks[Number(row.dataset.hunk)]] : patch.hunks;
+    details.append(element("h3", `${patch.patch} — ${matrix.upstream} ${release.version}` + (release.date ? ` (${release.date})` : "")));
+    for (const hunk of hunks) showHunk(details, matrix, hunk, release, number);
+    details.append(side("the patch's header", element("pre", patch.header)));
+  };
+
+  const open = (cell) => {
+    const table = cell.closest("table");
+    const matrix = data.matrices[Number(table.dataset.matrix)];
     const close = element("button", "close", "close");
     close.type = "button";
     close.addEventListener("click", shut);
-    details.replaceChildren(close, element("h3", `${patch.patch} — ${matrix.upstream} ${release.version}` + (release.date ? ` (${release.date})` : "")));
-    for (const hunk of hunks) showHunk(details, matrix, hunk, release, number);
-    details.append(side("the patch's header", element("pre", patch.header)));
+    details.replaceChildren(close);
+    if (table.dataset.map === "guards") openGuards(cell, matrix);
+    else openPatch(cell, matrix);
     details.hidden = false;
     details.scrollTop = 0;
     select(cell);
+    cell.scrollIntoView({ block: "nearest", inline: "nearest" });
   };
 
   const shut = () => {

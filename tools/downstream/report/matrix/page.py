@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from html import escape as quoted
 from pathlib import Path
 from typing import Any
 
-from downstream.report.context import printable
+from downstream.report.matrix import page_guards
 from downstream.report.matrix.document import LETTERS, MEANINGS
+from downstream.report.matrix.markup import escape
 from downstream.report.matrix.svg import COLOURS
 from downstream.report.matrix.text import ending, left_out, patch_statuses
 
 _HERE = Path(__file__).parent
 
 
-def escape(text: str) -> str:
-    """*text* as HTML shows it, control characters and odd bytes made visible."""
-    return quoted(printable(text))
-
-
 def render(document: Mapping[str, Any]) -> str:
     """Return the page. Everything it needs is in it; the document itself is embedded as JSON for the details."""
-    style = (_HERE / "page.css").read_text(encoding="utf-8") + "".join(
-        f".s-{status}{{background:{fill};color:{ink}}}" for status, (fill, ink) in COLOURS.items()
+    style = (
+        page_guards.STYLE
+        + (_HERE / "page.css").read_text(encoding="utf-8")
+        + "".join(f".s-{status}{{background:{fill};color:{ink}}}" for status, (fill, ink) in COLOURS.items())
     )
     script = (_HERE / "page.js").read_text(encoding="utf-8")
     # "</" would end the script element early, wherever it stands in a patch.
@@ -70,7 +67,8 @@ def _matrix(index: int, matrix: Mapping[str, Any]) -> Iterator[str]:
     releases = matrix["releases"]
     yield f"<section><h2>{escape(matrix['upstream'])} <small>line {escape(matrix['line'])}, pin "
     yield f'{escape(matrix["pin"])}, {len(releases)} releases</small></h2><div class="scroll">'
-    yield f'<table data-matrix="{index}" style="--columns:{len(releases)}"><thead><tr><th scope="col" class="corner">patch</th>'
+    yield f'<table data-matrix="{index}" style="--columns:{len(releases)}"><thead><tr>'
+    yield '<th scope="col" class="corner">patch</th>'
     for release in releases:
         pinned = ' class="pin"' if release["version"] == matrix["pin"] else ""
         title = f"{release['version']}, {release['date'] or 'date unknown'}"
@@ -79,6 +77,8 @@ def _matrix(index: int, matrix: Mapping[str, Any]) -> Iterator[str]:
     for number, patch in enumerate(matrix["patches"]):
         yield from _patch(number, patch, matrix)
     yield "</tbody></table></div>"
+    if "guards" in matrix:
+        yield from page_guards.rendered(index, matrix)
     yield '<ul class="skipped">'
     yield from (f"<li>{escape(sentence)}</li>" for sentence in left_out(matrix))
     yield "</ul>"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from downstream.report.context import printable
+from downstream.report.matrix import guards
 from downstream.report.matrix.document import LETTERS, MEANINGS, worst
 
 _COLOURS = {"c": "32", "o": "32", "m": "32", "v": "32", "U": "36"}
@@ -79,6 +80,9 @@ def _matrix(matrix: Mapping[str, Any], *, colour: bool, verbose: bool) -> Iterat
     seen = {verdict["status"] for verdict in matrix["verdicts"]}
     yield "; ".join(f"{letter} {MEANINGS[status]}" for status, letter in LETTERS.items() if status in seen)
     yield from map(printable, left_out(matrix))
+    if "guards" in matrix:
+        yield ""
+        yield from guards.lines(matrix)
 
 
 def _painted(letters: str, colour: bool) -> str:
