@@ -32,8 +32,10 @@ def overlay(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def prove(root: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[tuple[str, str, str]]]:
-    code = door("kernels", ["prove", "--fast", "--json", "--root", str(root)])
+def prove(
+    root: Path, capsys: pytest.CaptureFixture[str], *, line: str = "stable"
+) -> tuple[int, list[tuple[str, str, str]]]:
+    code = door("kernels", ["prove", "--fast", "--json", "--root", str(root), "--line", line])
     document = json.loads(capsys.readouterr().out)
     assert document["ok"] == (code == OK)
     return code, [(found["fault"], found["name"], found["target"]) for found in document["findings"]]
@@ -54,8 +56,9 @@ def edited(root: Path, old: bytes, new: bytes) -> None:
         series.write("broken.patch\n")
 
 
-def test_the_series_holds(capsys: pytest.CaptureFixture[str]) -> None:
-    assert prove(ROOT, capsys) == (OK, [])
+@pytest.mark.parametrize("line", load(ROOT).lines)
+def test_every_line_holds(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert prove(ROOT, capsys, line=line) == (OK, [])
 
 
 def test_without_the_guards_patch_the_kernels_are_dead_again(overlay: Path, capsys: pytest.CaptureFixture[str]) -> None:
