@@ -10,7 +10,7 @@ from downstream.guards.cuda import CudaFile
 from downstream.guards.definitions import Definitions
 from downstream.guards.macros import Toolkit
 from downstream.guards.model import Guard, Question
-from downstream.guards.predicates import Module
+from downstream.guards.names import Module
 
 
 def asks(content: bytes) -> bool:

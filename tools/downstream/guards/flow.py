@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from downstream.arches import Target
-from downstream.guards.directives import Branch, Chain, Directive
+from downstream.guards.directives import Branch, Chain, Directive, Source
 from downstream.guards.expressions import evaluate
-from downstream.guards.macros import ARCHITECTURE, Predefined, parse_define
+from downstream.guards.macros import ARCHITECTURE, Any, Predefined, parse_define
 from downstream.guards.tokens import Macro
 from downstream.guards.values import FALSE, TRUE, Value, both, either, negate, unknown
-
-if TYPE_CHECKING:
-    from downstream.guards.definitions import Definitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +35,20 @@ class State:
 _COMPILED = State(TRUE)
 
 
+class Tree(Protocol):
+    """Who knows the other files."""
+
+    def source(self, path: str) -> Source:
+        """The conditionals of a file."""
+
+    def resolve(self, name: str, path: str, target: Target | Any | None) -> Known:
+        """What *name* is when *path* begins."""
+
+
 class File:
     """One file on one target; states and names are worked out when asked for."""
 
-    def __init__(self, definitions: Definitions, path: str, table: Predefined) -> None:
+    def __init__(self, definitions: Tree, path: str, table: Predefined) -> None:
         self._definitions = definitions
         self._path = path
         self.table = table

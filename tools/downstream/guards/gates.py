@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from downstream.guards.abstract import Assigned
 from downstream.guards.interpreter import called
-from downstream.guards.predicates import PREDICATE, FunctionNode, assigned
+from downstream.guards.names import PREDICATE, FunctionNode, assigned
 
 LISTS = frozenset({"supported_major_versions", "supported_compute_capabilities", "supported_archs"})
 _LISTING_CALLS = frozenset({"get_nvcc_flags_list"})

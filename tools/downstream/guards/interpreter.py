@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
 
 from downstream.arches import ComputeCapability
 from downstream.guards.abstract import (
@@ -25,7 +26,7 @@ from downstream.guards.abstract import (
     names_architecture,
     subscript,
 )
-from downstream.guards.predicates import MAJOR, NAMED, NUMBER, PREDICATE, QUERY, FunctionNode, Predicates, by_name
+from downstream.guards.names import MAJOR, NAMED, NUMBER, PREDICATE, QUERY, FunctionNode, Module, by_name, ends
 
 RETURNS = 32  # of one function
 
@@ -38,10 +39,24 @@ _NOT_A_DEVICE = re.compile(r"version|python|cuda_ver|driver|toolkit|nvcc|release
 _WRAPPERS = frozenset({"cache", "lru_cache", "functools.cache"})
 
 
+class Answers(Protocol):
+    """Who knows the files and the predicates of the tree."""
+
+    @property
+    def definitions(self) -> Mapping[str, Sequence[object]]:
+        """What is defined in the tree, by name."""
+
+    def module(self, path: str) -> Module | None:
+        """The parsed file."""
+
+    def call(self, name: str, capability: ComputeCapability, call: Call, depth: int) -> Abstract:
+        """What calling *name* answers."""
+
+
 class Interpreter:
     """Evaluates the expressions of one file for one capability."""
 
-    def __init__(self, predicates: Predicates, path: str, capability: ComputeCapability, depth: int = 0) -> None:
+    def __init__(self, predicates: Answers, path: str, capability: ComputeCapability, depth: int = 0) -> None:
         self._predicates = predicates
         self._path = path
         self._capability = capability
@@ -281,8 +296,3 @@ def _last_name(node: ast.expr) -> str:
     if isinstance(node, ast.Name):
         return node.id
     return node.attr if isinstance(node, ast.Attribute) else ""
-
-
-def ends(body: Sequence[ast.stmt]) -> bool:
-    """Whether control never comes out at the end of *body*."""
-    return bool(body) and isinstance(body[-1], ast.Return | ast.Raise)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 from downstream.arches import ComputeCapability
-from downstream.guards.abstract import FREE, RANGE, Abstract, Assigned, Call, Const, Open, joined
+from downstream.guards.abstract import FREE, RANGE, Abstract, Call, joined
+from downstream.guards.interpreter import Interpreter
+from downstream.guards.names import STRICT, FunctionNode, Module, by_name, parse
 
 DEPTH = 8  # calls into calls
 
@@ -19,24 +20,11 @@ _ASKS = re.compile(
     rb"|\bis_\w*(?:sm_?\d|blackwell|hopper|ampere)|has_sm\d|\bsm_version|_archs?\b|flashinfer_cutlass"
     rb"|\bsm\s*(?:[=!<>]=|[<>]|(?:not\s+)?in\b)"
 )
-QUERY = re.compile(r"^(?:get_)?(?:device_|cuda_|gpu_|compute_|torch_)*(?:compute_)?capability$")
-NUMBER = re.compile(
-    r"^(?:get_)?(?:device_|cuda_|gpu_|current_)*(?:sm|sm_version|sm_arch|cuda_arch|gpu_arch|device_arch)$"
-)
-MAJOR = re.compile(r"^_?(?:(?:cc|sm|dev|device|cuda|gpu|arch|compute|capability)_)?major$")
-NAMED = re.compile(r"^_?(?:has|is|use|enable|with|supports?)_sm_?(\d{2,3})([af]?)x?(?:_\w+)?$", re.IGNORECASE)
-PREDICATE = re.compile(
-    r"^_?(?:is|has|supports?|use|can|should)_\w*?(?:sm_?\d{2,3}|blackwell|hopper|ampere)\w*$", re.IGNORECASE
-)
-
 _MENTION = re.compile(
     r"capability\b|\b(?:\w*_)?majors?\b|\b_?(?:is|has|supports?|use|can|should)_\w*?(?:sm_?\d{2,3}|blackwell|hopper|ampere)"
     r"|\b(?:get_)?(?:device_|cuda_|gpu_|current_)*(?:sm|sm_version|sm_arch|cuda_arch|gpu_arch|device_arch)\b",
     re.IGNORECASE,
 )
-STRICT = re.compile(r"^_?(?:is|has|supports?)_(?:sm_?\d{2,3}|blackwell|hopper|ampere)\w*$", re.IGNORECASE)
-
-FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +34,6 @@ class Definition:
     path: str
     node: FunctionNode | ast.expr
     method: bool = False
-
-
-@dataclass(slots=True)
-class Module:
-    """One parsed file and the names of its top level."""
-
-    path: str
-    text: str
-    tree: ast.Module
-    names: dict[str, list[Assigned]] = field(default_factory=dict)
 
 
 class Predicates:
@@ -112,8 +90,6 @@ class Predicates:
         return result
 
     def _defined(self, known: Iterable[Definition], capability: ComputeCapability, call: Call, depth: int) -> Abstract:
-        from downstream.guards.interpreter import Interpreter
-
         return joined(Interpreter(self, one.path, capability, depth + 1).define(one.node, call) for one in known)
 
     def _tells_apart(self, known: tuple[Definition, ...], depth: int) -> bool:
@@ -122,59 +98,6 @@ class Predicates:
             answers = {self._defined(known, capability, Call(), depth) for capability in RANGE}
             self._telling[known] = len(answers) > 1
         return self._telling[known]
-
-
-def by_name(name: str, capability: ComputeCapability) -> Abstract:
-    """What the name of a predicate promises: ``has_sm100`` can hold on 10.0, and nowhere else."""
-    found = NAMED.match(name)
-    if found:
-        number = int(found[1])
-        family = found[2].lower() == "f" and capability.major == number // 10
-        return FREE if family or capability.number == number else Const(value=False)
-    return Open(frozenset({name})) if PREDICATE.match(name) else FREE
-
-
-def parse(path: str, content: bytes) -> Module | None:
-    """Read a Python file; None where it is none."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # upstream's invalid escapes are not ours to report
-            tree = ast.parse(content, path)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-    module = Module(path, content.decode("utf-8", "replace"), tree)
-    for name, value in assigned(tree.body):
-        module.names.setdefault(name, []).append(value)
-    return module
-
-
-def assigned(body: Iterable[ast.stmt]) -> Iterator[tuple[str, Assigned]]:
-    """What the statements of *body*, nested ones but no functions, assign; attributes of self as ``self.name``."""
-    for statement in body:
-        match statement:
-            case ast.Assign():
-                for target in statement.targets:
-                    yield from _targets(target, statement.value)
-            case ast.AnnAssign(value=ast.expr()):
-                assert statement.value is not None
-                yield from _targets(statement.target, statement.value)
-            case ast.If() | ast.For() | ast.While() | ast.With() | ast.Try():
-                yield from assigned(statement.body)
-                yield from assigned(getattr(statement, "orelse", []))
-                for handler in getattr(statement, "handlers", []):
-                    yield from assigned(handler.body)
-
-
-def _targets(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, Assigned]]:
-    match target:
-        case ast.Name():
-            yield target.id, Assigned(value)
-        case ast.Attribute(value=ast.Name(id="self")):
-            yield f"self.{target.attr}", Assigned(value)
-        case ast.Tuple() | ast.List():
-            for index, each in enumerate(target.elts):
-                if isinstance(each, ast.Name):
-                    yield each.id, Assigned(value, index)
 
 
 def _definitions(module: Module) -> Iterator[tuple[str, Definition]]:

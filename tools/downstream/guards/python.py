@@ -14,7 +14,8 @@ from downstream.guards.assessment import Assessment, assess, suspicion
 from downstream.guards.gates import Gate, Role, gates
 from downstream.guards.interpreter import Interpreter, called
 from downstream.guards.model import Class, Effect, Guard, Kind, Question, Verdict
-from downstream.guards.predicates import NAMED, PREDICATE, Predicates
+from downstream.guards.names import NAMED, PREDICATE
+from downstream.guards.predicates import Predicates
 from downstream.guards.values import FALSE, TRUE, Value, unknown
 
 _PREDICATES = re.compile(r"\b_?(?:is|has|supports?)_\w*?(?:sm_?\d|blackwell|hopper)\w*", re.IGNORECASE)
