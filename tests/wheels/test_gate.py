@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 import zipfile
+import zlib
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -15,6 +17,7 @@ from packaging.version import Version
 
 from downstream.patched import PatchedTree
 from downstream.pins import Line, Pin
+from downstream.wheels.archive import CENTRAL, END
 from downstream.wheels.gate import GateReport, verify
 from downstream.wheels.repack import repack
 from downstream.wheels.rules import Rule
@@ -116,6 +119,9 @@ SPOILED: dict[str, tuple[Callable[[House], Mapping[str, bytes | None]], str, Rul
     "a signature": (lambda h: {f"{INFO}/RECORD.jws": b"{}"}, f"{INFO}/RECORD.jws", Rule.SIGNATURE),
     "runtime version stock": (lambda h: swap(h, VERSION, b"1.0+sm120.1", b"1.0"), VERSION, Rule.VERSION),
     "runtime version of another build": (lambda h: swap(h, VERSION, b"sm120.1", b"sm120.10"), VERSION, Rule.VERSION),
+    "code behind the version": (
+        lambda h: swap(h, VERSION, b'"1.0+sm120.1"', b'"1.0+sm120.1"; import evil'), VERSION, Rule.CHANGED),
+    "another line that says version": (lambda h: swap(h, VERSION, b'"abc"', b'"abd"'), VERSION, Rule.CHANGED),
     "version file changed elsewhere": (lambda h: swap(h, VERSION, b"Build", b"Evil"), VERSION, Rule.CHANGED),
     "METADATA version stock": (lambda h: swap(h, METADATA, b"1.0+sm120.1", b"1.0"), METADATA, Rule.VERSION),
     "METADATA of another package": (lambda h: swap(h, METADATA, b"Name: attend", b"Name: b"), METADATA, Rule.METADATA),
@@ -128,15 +134,29 @@ SPOILED: dict[str, tuple[Callable[[House], Mapping[str, bytes | None]], str, Rul
     "sibling of other build": (lambda h: swap(h, METADATA, b"2.0+sm120.1", b"2.0+sm120.9"), METADATA, Rule.REQUIREMENT),
     "sibling without its extra": (lambda h: swap(h, METADATA, b"rest[x]", b"rest"), METADATA, Rule.REQUIREMENT),
     "no licence file header": (lambda h: swap(h, METADATA, b"License-File: NOT", b"X: NOT"), METADATA, Rule.NOTICE),
+    "licence file header twice": (
+        lambda h: swap(h, METADATA, b"License-File: NOT", b"License-File: NOTICE.sm120-overlay\nLicense-File: NOT"),
+        METADATA, Rule.METADATA),
+    "another header that names the notice": (
+        lambda h: swap(h, METADATA, b"Dynamic", b"Home-page: NOTICE.sm120-overlay\nDynamic"), METADATA, Rule.METADATA),
+    "a notice that says more": (lambda h: {NOTICE: read(h, NOTICE) + b"Not free.\n"}, NOTICE, Rule.NOTICE),
     "a notice that is silent": (lambda h: swap(h, NOTICE, b"  attend/gate.py\n", b""), NOTICE, Rule.NOTICE),
     "no notice": (lambda h: {NOTICE: None}, NOTICE, Rule.NOTICE),
     "WHEEL tags": (lambda h: swap(h, WHEEL, b"py3-none-any", b"py2-none-any"), WHEEL, Rule.TAGS),
     "WHEEL purelib": (lambda h: swap(h, WHEEL, b"Purelib: true", b"Purelib: false"), WHEEL, Rule.TAGS),
     "WHEEL generator": (lambda h: swap(h, WHEEL, b"sm120-overlay-repack 1 from ", b""), WHEEL, Rule.METADATA),
+    "WHEEL without generator": (
+        lambda h: {WHEEL: b"".join(line for line in read(h, WHEEL).splitlines(keepends=True) if b"Gen" not in line)},
+        WHEEL, Rule.METADATA),
+    "WHEEL with a body": (lambda h: {WHEEL: read(h, WHEEL) + b"more\n"}, WHEEL, Rule.TAGS),
     "no WHEEL": (lambda h: {WHEEL: None}, WHEEL, Rule.DIST_INFO),
     "no SBOM": (lambda h: {SBOM: None}, SBOM, Rule.SBOM),
     "SBOM that is none": (lambda h: swap(h, SBOM, b'"specVersion"', b'"spec"'), SBOM, Rule.SBOM),
     "SBOM with another diff": (lambda h: swap(h, SBOM, b"[9, 10, 12]", b"[9, 10]"), SBOM, Rule.SBOM),
+    "SBOM of another build": (
+        lambda h: swap(h, SBOM, b'"version": "1.0+sm120.1"', b'"version": "1.0+sm120.2"'), SBOM, Rule.SBOM),
+    "SBOM of another package": (lambda h: swap(h, SBOM, b"pypi/attend@", b"pypi/other@"), SBOM, Rule.SBOM),
+    "SBOM with another overlay": (lambda h: swap(h, SBOM, b"sm120.py sha256", b"sm121.py sha256"), SBOM, Rule.SBOM),
     "SBOM of another ancestor": (
         lambda h: swap(h, SBOM, h.tree.pin.sha256[h.upstream.name].encode(), b"0" * 64), SBOM, Rule.SBOM),
     "RECORD hash": (lambda h: swap(h, RECORD, SHELL.encode(), digest(b"").encode()), "attend/tool.sh", Rule.RECORD),
@@ -213,6 +233,56 @@ def test_times_that_differ_are_refused(house: House) -> None:
             entry.date_time = (2026, 1, 1 + number % 2, 0, 0, 0)
             archive.writestr(entry, content)
     assert [violation.rule for violation in house.verify().violations] == [Rule.DETERMINISM]
+
+
+def test_members_out_of_order_are_refused(house: House) -> None:
+    with zipfile.ZipFile(house.wheel) as archive:
+        members = [(entry, archive.read(entry)) for entry in archive.infolist()]
+    with zipfile.ZipFile(house.wheel, "w") as archive:
+        for entry, content in [members[1], members[0], *members[2:]]:
+            archive.writestr(entry, content)
+    (violation,) = house.verify().violations
+    assert (violation.member, violation.rule) == (members[1][0].filename, Rule.DETERMINISM)
+
+
+def in_front(archive: bytearray) -> None:
+    archive[:0] = b"#!/bin/sh\n"
+
+
+def at_the_end(archive: bytearray) -> None:
+    archive += b"more"
+
+
+def as_a_comment(archive: bytearray) -> None:
+    archive[-2:] = len(b"more").to_bytes(2, "little") + b"more"
+
+
+def before_the_directory(archive: bytearray) -> None:
+    at = len(archive) - END.size + 16
+    begin = int.from_bytes(archive[at : at + 4], "little")
+    archive[at : at + 4] = (begin + 4).to_bytes(4, "little")
+    archive[begin:begin] = b"more"
+
+
+def as_another_name(archive: bytearray) -> None:
+    """Give the first member Info-ZIP's Unicode path: some readers believe the name, some the extra field."""
+    at = len(archive) - END.size + 12
+    size, begin = struct.unpack_from("<2L", archive, at)
+    length = int.from_bytes(archive[begin + 28 : begin + 30], "little")
+    name = begin + CENTRAL.size
+    field = struct.pack("<BL", 1, zlib.crc32(archive[name : name + length])) + b"evil.py"
+    field = struct.pack("<2H", 0x7075, len(field)) + field
+    archive[at : at + 4] = (size + len(field)).to_bytes(4, "little")
+    archive[name + length : name + length] = field
+    archive[begin + 30 : begin + 32] = len(field).to_bytes(2, "little")
+
+
+@pytest.mark.parametrize("hide", [in_front, at_the_end, as_a_comment, before_the_directory, as_another_name])
+def test_bytes_that_are_no_members_are_refused(house: House, hide: Callable[[bytearray], None]) -> None:
+    archive = bytearray(house.wheel.read_bytes())
+    hide(archive)
+    house.wheel.write_bytes(archive)
+    assert {violation.rule for violation in house.verify().violations} & {Rule.NO_MEMBER, Rule.NOT_A_ZIP}
 
 
 @pytest.mark.parametrize("cut", [0, 10, 1000])

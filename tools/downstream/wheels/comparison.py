@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -16,10 +17,12 @@ from downstream.wheels.archive import Archive
 from downstream.wheels.changes import siblings_of, version_member
 from downstream.wheels.metadata import requirements, split
 from downstream.wheels.notice import NAME as NOTICE
+from downstream.wheels.notice import notice
 from downstream.wheels.rules import Rule, Violation
-from downstream.wheels.runtime import RuntimeVersion, read_runtime_version
+from downstream.wheels.runtime import RuntimeVersion, edit_runtime_version, read_runtime_version
 
 _REWRITTEN = ("METADATA", "WHEEL", "RECORD")
+_GENERATOR = re.compile(r"sm120-overlay-repack \d+ from (.*)")  # any number: what an older writer made stays good
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +54,16 @@ def explained(pair: Pair) -> Mapping[str, bytes | None]:
     return {member: content for member, content in members.items() if member is not None}
 
 
+def _modes(pair: Pair) -> Mapping[str, int]:
+    layout = pair.tree.pin.upstream.layout
+    members = {layout.to_wheel(path): mode for path, mode in pair.tree.modes.items()}
+    return {member: mode for member, mode in members.items() if member is not None}
+
+
 def _members(pair: Pair) -> Iterator[Violation]:
     ours, theirs = dict(pair.ours.entries), pair.theirs.entries
     explanation = explained(pair)
-    modes = {pair.tree.pin.upstream.layout.to_wheel(path): mode for path, mode in pair.tree.modes.items()}
+    modes = _modes(pair)
     added = {
         f"{pair.our_dist_info}/licenses/{NOTICE}",
         f"{pair.our_dist_info}/{sbom.file_name(pair.tree.pin.upstream.package)}",
@@ -101,7 +110,7 @@ def _equal(pair: Pair, ours_name: str, theirs_name: str) -> bool:
 
 
 def _runtime_version(pair: Pair) -> Iterator[Violation]:
-    """The version file says our version, and differs from what the series leaves in those lines only."""
+    """The version file says our version, and is to the byte what the series leaves but for that."""
     member, pin = version_member(pair.tree.pin), pair.tree.pin
     source = pair.ours.read(member)
     left = explained(pair).get(member, pair.theirs.read(member))
@@ -116,9 +125,7 @@ def _runtime_version(pair: Pair) -> Iterator[Violation]:
     parts = None if before.parts is None else (*before.parts, str(pin.local_version.local))
     if found != RuntimeVersion(str(pin.local_version), parts):
         yield Violation(member=member, rule=Rule.VERSION, detail=f"says {found}, the wheel is {pin.local_version}")
-    ours, theirs = source.splitlines(), left.splitlines()
-    odd = [number for number, (a, b) in enumerate(zip(ours, theirs, strict=False), 1) if a != b and b"version" not in b]
-    if len(ours) != len(theirs) or odd:
+    elif source != edit_runtime_version(left, place=member, local=pin.local_version):
         yield Violation(member=member, rule=Rule.CHANGED, detail="differs in more than its version")
 
 
@@ -129,9 +136,10 @@ def _metadata(pair: Pair) -> Iterator[Violation]:
         return
     siblings = siblings_of(pair.tree.pin, pair.line)
     (our_headers, our_body), (their_headers, their_body) = split(ours), split(theirs)
-    ours_rest = [h.raw for h in our_headers if h.name not in ("version", "requires-dist") and h.value != NOTICE]
+    noted = [h for h in our_headers if h.name == "license-file" and h.value == NOTICE]
+    ours_rest = [h.raw for h in our_headers if h.name not in ("version", "requires-dist") and h not in noted]
     theirs_rest = [h.raw for h in their_headers if h.name not in ("version", "requires-dist")]
-    if (ours_rest, our_body) != (theirs_rest, their_body):
+    if len(noted) > 1 or (ours_rest, our_body) != (theirs_rest, their_body):
         yield Violation(member=member, rule=Rule.METADATA, detail="differs in more than Version and requirements")
     new, old = requirements(ours, member), requirements(theirs, member)
     if len(new) != len(old):
@@ -155,12 +163,14 @@ def _shape(requirement: object) -> tuple[object, ...]:
 
 def _wheel_file(pair: Pair) -> Iterator[Violation]:
     member = f"{pair.our_dist_info}/WHEEL"
-    ours = split(pair.ours.read(member) or b"")[0]
-    theirs = split(pair.theirs.read(f"{pair.their_dist_info}/WHEEL") or b"")[0]
-    if [h.raw for h in ours if h.name != "generator"] != [h.raw for h in theirs if h.name != "generator"]:
+    ours, our_body = split(pair.ours.read(member) or b"")
+    theirs, their_body = split(pair.theirs.read(f"{pair.their_dist_info}/WHEEL") or b"")
+    ours_rest = [h.raw for h in ours if h.name != "generator"]
+    if (ours_rest, our_body) != ([h.raw for h in theirs if h.name != "generator"], their_body):
         yield Violation(member=member, rule=Rule.TAGS, detail="differs from upstream's in more than its generator")
-    if {h.value for h in ours if h.name == "generator"} == {h.value for h in theirs if h.name == "generator"}:
-        yield Violation(member=member, rule=Rule.METADATA, detail="claims to be written by upstream's generator")
+    said = [_GENERATOR.fullmatch(h.value) for h in ours if h.name == "generator"]
+    if [found and found[1] for found in said] != [h.value for h in theirs if h.name == "generator"]:
+        yield Violation(member=member, rule=Rule.METADATA, detail="its generator is not ours from upstream's")
 
 
 def _bill(pair: Pair) -> Iterator[Violation]:
@@ -178,15 +188,22 @@ def _bill(pair: Pair) -> Iterator[Violation]:
         yield Violation(member=member, rule=Rule.SBOM, detail=f"its ancestor is not {pair.theirs.name}")
     if patches != tuple((sbom.patch_path(pair.tree, entry), text) for entry, text in pair.tree.patches.items()):
         yield Violation(member=member, rule=Rule.SBOM, detail="its patches are not those of the series")
+    if sbom.component_of(raw) != sbom.component_of(sbom.sbom(pair.tree, pair.theirs.name)):
+        yield Violation(
+            member=member, rule=Rule.SBOM, detail="does not say of the package what pin, series and overlay do"
+        )
 
 
 def _notice(pair: Pair) -> Iterator[Violation]:
     member = f"{pair.our_dist_info}/licenses/{NOTICE}"
-    text = (pair.ours.read(member) or b"").decode("utf-8", "surrogateescape").splitlines()
-    named = {line.strip() for line in text}
-    for name in sorted({*explained(pair), version_member(pair.tree.pin)}):
-        if name not in named:
-            yield Violation(member=member, rule=Rule.NOTICE, detail=f"does not name {name}")
+    text = pair.ours.read(member) or b""
+    named = {line.strip() for line in text.decode("utf-8", "surrogateescape").splitlines()}
+    touched: dict[str, bytes | None] = {**dict.fromkeys(_modes(pair), b""), **explained(pair)}
+    touched[version_member(pair.tree.pin)] = b""
+    for name in sorted(touched.keys() - named):
+        yield Violation(member=member, rule=Rule.NOTICE, detail=f"does not name {name}")
+    if text != notice(pair.tree, pair.theirs.name, touched, frozenset(pair.theirs.entries)):
+        yield Violation(member=member, rule=Rule.NOTICE, detail="is not the one that pin, series and overlay make")
     headers = split(pair.ours.read(f"{pair.our_dist_info}/METADATA") or b"")[0]
     dated = next((Version(h.value) for h in headers if h.name == "metadata-version"), Version("0"))
     listed = any(h.name == "license-file" and h.value == NOTICE for h in headers)

@@ -7,14 +7,18 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import cast
 
 from packaging.metadata import Metadata
 
 from downstream.wheels import sbom
+from downstream.wheels.archive import CENTRAL, END, END64, END64_AT, LOCAL, NO_EXTRA
 from downstream.wheels.naming import WheelName, dist_info_of, tag_violations
 from downstream.wheels.rules import SIGNATURES, RefusedError, Rule, Violation, name_violations, native_violations
+
+_ZIP64_EXTRA = b"\1\0"
 
 
 def inspect(path: Path, name: WheelName) -> Iterator[Violation]:
@@ -32,6 +36,7 @@ def _inspect(archive: zipfile.ZipFile, path: Path, name: WheelName) -> Iterator[
     yield from broken
     yield from native_violations(names, pure=name.pure)
     yield from _uniform(archive)
+    yield from _between_members(archive, path)
     if broken:
         return  # what follows finds members by name
     try:
@@ -69,8 +74,34 @@ def _uniform(archive: zipfile.ZipFile) -> Iterator[Violation]:
             yield Violation(member=entry.filename, rule=Rule.SYMLINK, detail="installers write or follow it as a file")
         elif mode not in (stat.S_IFREG | 0o644, stat.S_IFREG | 0o755):
             yield Violation(member=entry.filename, rule=Rule.MODE, detail=f"is {mode:o}, not 100644 or 100755")
-    if entries and not entries[-1].filename.endswith(".dist-info/RECORD"):
-        yield Violation(member=entries[-1].filename, rule=Rule.DETERMINISM, detail="stands after RECORD")
+    names = [entry.filename for entry in entries]
+    if names != sorted(names, key=_place):
+        early, late = next((a, b) for a, b in pairwise(names) if _place(a) > _place(b))
+        yield Violation(member=early, rule=Rule.DETERMINISM, detail=f"stands before {late}")
+
+
+def _place(name: str) -> tuple[bool, bool, str]:
+    return name.partition("/")[0].endswith(".dist-info"), name.endswith(".dist-info/RECORD"), name
+
+
+def _between_members(archive: zipfile.ZipFile, path: Path) -> Iterator[Violation]:
+    """Yield the first place with bytes that are no member's: no digest covers them, and readers differ on them."""
+    at = directory = 0
+    with path.open("rb") as file:
+        for entry in archive.infolist():
+            file.seek(entry.header_offset + LOCAL.size - len(NO_EXTRA))
+            inside = int.from_bytes(file.read(len(NO_EXTRA)), "little")
+            extra = entry.extra
+            wide = extra[:2] == _ZIP64_EXTRA and len(extra) == 4 + int.from_bytes(extra[2:4], "little")
+            if entry.header_offset != at or entry.comment or ((extra or inside) and not wide):
+                yield Violation(member=entry.filename, rule=Rule.NO_MEMBER, detail="stand before it, or in its headers")
+                return
+            name = len(entry.orig_filename.encode())
+            at += LOCAL.size + name + inside + entry.compress_size
+            directory += CENTRAL.size + name + len(extra)
+    end = path.stat().st_size - at - directory
+    if archive.start_dir != at or end not in (END.size, END64.size + END64_AT.size + END.size):
+        yield Violation(member="", rule=Rule.NO_MEMBER, detail="stand after its last member")
 
 
 def _metadata(raw: bytes, name: WheelName, member: str) -> Iterator[Violation]:

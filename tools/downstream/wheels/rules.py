@@ -35,6 +35,7 @@ class Rule(StrEnum):
     COMPRESSION = "compression-method"
     HEADER = "header-mismatch"
     CONTENT = "content-damaged"
+    NO_MEMBER = "bytes-of-no-member"
     # the wheel
     FILE_NAME = "file-name"
     DIST_INFO = "dist-info"

@@ -93,6 +93,11 @@ def pedigree_of(raw: bytes) -> tuple[tuple[str, ...], tuple[tuple[str, bytes], .
     return tuple(hashes), tuple(patches)
 
 
+def component_of(raw: bytes) -> object:
+    """Return what an SBOM of ours says of the wheel itself: name, version, pedigree, overlay."""
+    return json.loads(raw)["metadata"]["component"]
+
+
 def schema_errors(raw: bytes) -> list[str]:
     """Return what CycloneDX's strict JSON schema says against *raw*."""
     try:
