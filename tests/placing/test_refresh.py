@@ -63,12 +63,29 @@ def test_nothing_is_left_of_a_patch_that_upstream_took_whole() -> None:
     assert refresh(result) is None
 
 
-def test_a_patch_follows_its_file_to_its_new_name() -> None:
-    run = Push.over(MemoryTree({"new/f.txt": BASE}), base=MemoryTree({"f.txt": BASE}))
-    text = refresh(run.step(parse(TEXT, name="p")))
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("f.txt", "new/f.txt"),
+        ("f", "diff/f"),
+        ("Makefile", "build/Makefile"),
+        ("a b.txt", "new/a b.txt"),
+        ("f.txt", "new folder/f.txt"),
+        ("é.txt", "new/é.txt"),
+        ("f.txt", "é/f.txt"),
+    ],
+)
+def test_a_patch_follows_its_file_to_its_new_name(tmp_path: Path, old: str, new: str) -> None:
+    run = Push.over(MemoryTree({new: BASE}), base=MemoryTree({old: BASE}))
+    after = numbered(1, 60, {20: "TWENTY"})
+    text = refresh(run.step(parse(unified(old, old, BASE, after), name="p")))
     assert text is not None
-    assert b"--- a/new/f.txt\n+++ b/new/f.txt\n" in text
-    assert push([parse(text, name="p")], MemoryTree({"new/f.txt": BASE})).clean
+    assert text == unified(new, new, BASE, after)
+    assert push([parse(text, name="p")], MemoryTree({new: BASE})).clean
+    (tmp_path / new).parent.mkdir()
+    (tmp_path / new).write_bytes(BASE)
+    subprocess.run(["patch", "-p1", "--fuzz=0", "--force"], cwd=tmp_path, input=text, check=True, capture_output=True)
+    assert (tmp_path / new).read_bytes() == after
 
 
 lines = st.lists(st.sampled_from([f"l{number}" for number in range(30)]), min_size=1, max_size=40)

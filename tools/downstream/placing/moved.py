@@ -29,9 +29,9 @@ def find_home(path: str, new: Side, base: Side) -> Home:
     if not old:
         return Home(None, "the release does not have this file")
     known = set(base.tree.paths())
-    name, suffix = path.rsplit("/", 1)[-1], path.rsplit(".", 1)[-1]
-    arrived = [other for other in new.tree.paths() if other not in known and other.rsplit(".", 1)[-1] == suffix]
-    arrived.sort(key=lambda other: (other.rsplit("/", 1)[-1] != name, -_shared_folders(path, other), other))
+    name, suffix = _name(path), _suffix(path)
+    arrived = [other for other in new.tree.paths() if other not in known and _suffix(other) == suffix]
+    arrived.sort(key=lambda other: (_name(other) != name, -_shared_folders(path, other), other))
     scored = [(likeness(old, new.lines(other) or ()), other) for other in arrived[:NAMED]]
     alike = sorted((entry for entry in scored if entry[0] >= ALIKE), reverse=True)
     if not alike:
@@ -47,6 +47,14 @@ def likeness(old: Sequence[bytes], new: Sequence[bytes]) -> float:
     theirs = Counter(new)
     common = sum(len(line) * min(times, theirs[line]) for line, times in Counter(old).items())
     return common / max(sum(map(len, old)), sum(map(len, new)), 1)
+
+
+def _name(path: str) -> str:
+    return path.rsplit("/", 1)[-1]
+
+
+def _suffix(path: str) -> str:
+    return _name(path).rpartition(".")[2] if "." in _name(path) else ""
 
 
 def _shared_folders(one: str, other: str) -> int:

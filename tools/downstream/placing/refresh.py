@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+from downstream.patches.names import quote
 from downstream.patches.text import Hunk, Patch
 from downstream.patches.unified import unified_hunks
 from downstream.placing import gnu
@@ -34,13 +37,23 @@ def _file(outcome: FileOutcome) -> bytes:
         return b""
     header = patch.raw_header
     if outcome.result.moved_to:
-        old, new = patch.path, outcome.result.moved_to
-        header = header.replace(old.encode("utf-8", "surrogateescape"), new.encode("utf-8", "surrogateescape"))
+        header = _renamed(header, patch.path, outcome.result.moved_to)
     if any(one.rewritten for one in placements):
         changes = [change for one in placements for change in one.changes]
         before, after = b"".join(outcome.before), b"".join(apply(outcome.before, changes))
         return header + unified_hunks(before, after) + patch.trailer
     return header + b"".join(_renumbered(placements)) + patch.trailer
+
+
+def _renamed(header: bytes, old: str, new: str) -> bytes:
+    """Return the lines before a file's hunks with its path changed, whole and quoted as git does."""
+    before, after = (path.encode("utf-8", "surrogateescape") for path in (old, new))
+    names = b"|".join(re.escape(name) for name in {before, quote(before).removeprefix(b'"').removesuffix(b'"')})
+    found = re.compile(rb'(?<= )"?((?:[^ \t\r\n"/]+/)*)(?:%s)"?(?=[ \t\r\n])' % names)
+    header = found.sub(lambda match: quote(match[1] + after), header)
+    # A TAB tells a name with a space from a name and a date.
+    ended = re.compile(rb"^((?:---|\+\+\+) [^\t\r\n]*%s)(?=\r?$)" % re.escape(after), re.MULTILINE)
+    return ended.sub(rb"\1\t", header) if b" " in after and quote(after) == after else header
 
 
 def _renumbered(placements: tuple[Placement, ...]) -> list[bytes]:
