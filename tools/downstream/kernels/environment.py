@@ -60,18 +60,26 @@ def interpreter(
         return python
     if offline:
         raise OfflineError("the build environment", "is not installed, and --offline forbids fetching it")
+    from filelock import FileLock
+
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder.with_suffix(".lock")), progress.task("install the build environment"):
+        if not (folder / "complete").exists():
+            _made(folder, python, requirements, torch)
+    return python
+
+
+def _made(folder: Path, python: Path, requirements: Path, torch: str) -> None:
     # A virtual environment knows its own path, so it is made in place and marked when it is whole.
     shutil.rmtree(folder, ignore_errors=True)
-    with progress.task("install the build environment"):
-        _run([sys.executable, "-m", "venv", str(folder)], "venv")
-        install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        try:
-            _run([*install, torch, "-r", str(requirements)], "pip")
-        except ToolchainError as exc:
-            step = "name another torch with --torch, or the index that has CPU builds in PIP_EXTRA_INDEX_URL"
-            raise ToolchainError(torch, exc.problem, step) from exc
+    _run([sys.executable, "-m", "venv", str(folder)], "venv")
+    install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    try:
+        _run([*install, torch, "-r", str(requirements)], "pip")
+    except ToolchainError as exc:
+        step = "name another torch with --torch, or the index that has CPU builds in PIP_EXTRA_INDEX_URL"
+        raise ToolchainError(torch, exc.problem, step) from exc
     (folder / "complete").touch()
-    return python
 
 
 def installed_wheel(python: Path, wheel: Path, cache: Path, *, inherited: str = "") -> BuildEnvironment:

@@ -1,0 +1,34 @@
+"""The build environment: made once, with real pip, and a clear word where it cannot be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from downstream.errors import OfflineError, ToolchainError
+from downstream.kernels.environment import interpreter
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "constraints").mkdir()
+    (tmp_path / "constraints" / "generator.txt").write_text("")
+    (tmp_path / "links").mkdir()
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "links"))
+    return tmp_path
+
+
+def test_offline_says_what_is_missing(root: Path, tmp_path: Path) -> None:
+    with pytest.raises(OfflineError, match="--offline forbids"):
+        interpreter(root, tmp_path / "cache", offline=True)
+
+
+@pytest.mark.slow
+def test_a_torch_that_no_index_has_leaves_nothing_that_looks_whole(root: Path, tmp_path: Path) -> None:
+    with pytest.raises(ToolchainError, match=r"torch==0\.0\.1: failed") as caught:
+        interpreter(root, tmp_path / "cache", torch="torch==0.0.1")
+    assert "--torch" in caught.value.next_step
+    with pytest.raises(OfflineError):
+        interpreter(root, tmp_path / "cache", torch="torch==0.0.1", offline=True)
