@@ -98,3 +98,24 @@ def build_wheels(session: nox.Session) -> None:
     session.run("python", "tools/wheels.py", "build", *words[:at])
     if at < len(words):
         session.run("python", "tools/kernels.py", "build", *words[at + 1 :])
+
+
+@nox.session
+def watch(session: nox.Session) -> None:
+    """The morning after: newest release of each upstream against every line; one report (docs/automation runs it)."""
+    session.install("-e", ".[audit]")
+    session.run("python", "tools/watch.py", *session.posargs)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """The README's picture from the real releases. Exit code 1 of the matrix is an answer, too."""
+    session.install("-e", ".")
+    session.run("python", "tools/matrix.py", "--svg", "docs/matrix.svg", *session.posargs, success_codes=[0, 1])
+
+
+@nox.session
+def browser_tests(session: nox.Session) -> None:
+    """The matrix's page in a headless Chromium."""
+    session.install("-e", ".[test,browser]")
+    session.run("pytest", "-m", "browser", *session.posargs)
