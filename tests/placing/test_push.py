@@ -103,6 +103,18 @@ def test_two_homes_equally_alike_are_not_chosen_from() -> None:
     assert "equally like it" in report.results[0].hunks[0].reason
 
 
+@pytest.mark.parametrize(("mode", "word"), [(0o120000, "symlink"), (0o100644, "file")])
+@pytest.mark.parametrize("with_base", [True, False])
+def test_a_file_that_would_come_to_lie_below_a_file_or_symlink(mode: int, word: str, with_base: bool) -> None:
+    tree = MemoryTree({"f.txt": BASE, "d": b"/etc"}, modes={"d": mode})
+    rename = parse(RENAME.replace(b"to g.txt", b"to d/e/g.txt").replace(b"b/g.txt", b"b/d/e/g.txt"), name="p")
+    for one in (patch({}, {"d/e/new.txt": b"new\n"}), rename):
+        report = push([one], tree, base=tree if with_base else None)
+        assert only(report)[1] is S.CONFLICT
+        assert f"d is a {word} there, not a folder" in report.results[0].files[0].reason
+        assert report.changes == {}
+
+
 RENAME = b"diff --git a/f.txt b/g.txt\nsimilarity index 100%\nrename from f.txt\nrename to g.txt\n"
 
 

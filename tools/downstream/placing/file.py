@@ -13,6 +13,7 @@ from downstream.placing.moved import Home, find_home
 from downstream.placing.place import Placement
 from downstream.placing.side import Side
 from downstream.placing.verdict import FileResult, HunkResult, HunkStatus
+from downstream.trees.tree import SYMLINK
 
 _WORST = (
     HunkStatus.MALFORMED, HunkStatus.CONFLICT, HunkStatus.MISPLACED, HunkStatus.AMBIGUOUS, HunkStatus.LINE_ENDINGS,
@@ -131,8 +132,9 @@ def _rename(outcome: FileOutcome, new: Side, lines: list[bytes], *, clean: bool)
     target = patch.new_path
     assert target is not None
     there = new.lines(target)
-    if there is not None and there != lines:
-        reason = f"the release already has another file at {target}"
+    reason = _not_a_folder(target, new)
+    if reason or (there is not None and there != lines):
+        reason = reason or f"the release already has another file at {target}"
         return replace(outcome, result=replace(outcome.result, status=HunkStatus.CONFLICT, reason=reason))
     if not clean:
         return outcome
@@ -165,6 +167,8 @@ def _add(patch: FilePatch, new: Side, base: Side | None) -> FileOutcome:
     there = new.lines(path)
     if base is not None:
         base.put(path, lines, mode=patch.new_mode)
+    if reason := _not_a_folder(path, new):
+        return _whole_file(patch, path, HunkStatus.CONFLICT, reason)
     if there is not None and there != lines and (there or not lines):
         found = tuple((number, line) for number, line in enumerate(there[:8], 1))
         reason = "the release already has this file, with other content"
@@ -182,6 +186,16 @@ def _add(patch: FilePatch, new: Side, base: Side | None) -> FileOutcome:
     )
     result = FileResult(path=path, status=HunkStatus.CLEAN, hunks=tuple(one.result for one in placed))
     return FileOutcome(patch=patch, result=result, placements=placed, path=path)
+
+
+def _not_a_folder(path: str, new: Side) -> str:
+    """Say so where a file, or a symlink that would lead elsewhere, stands where *path* needs a folder."""
+    parts = path.split("/")
+    for end in range(1, len(parts)):
+        folder = "/".join(parts[:end])
+        if new.lines(folder) is not None:
+            return f"{folder} is a {'symlink' if new.mode(folder) == SYMLINK else 'file'} there, not a folder"
+    return ""
 
 
 def _renamed_already(patch: FilePatch, new: Side, base: Side | None) -> FileOutcome | None:
