@@ -105,6 +105,13 @@ def test_merge_refuses_another_toolchain_s_part(tmp_path: Path, capsys: pytest.C
     assert not (tmp_path / "dist").exists()
 
 
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    parts = [str(shard(tmp_path / str(index), index)) for index in (1, 2)]
+    (tmp_path / "file").touch()
+    assert door("kernels", ["merge", *parts, "--out", str(tmp_path / "file" / "dist")]) == FAILED
+    assert "cannot be written" in capsys.readouterr().err
+
+
 def test_a_library_that_no_machine_brings_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stranger = tmp_path / "libstranger.so"
     subprocess.run(["cc", "-shared", "-o", str(stranger), "-x", "c", "-"], input=b"int f;\n", check=True)

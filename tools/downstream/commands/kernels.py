@@ -13,7 +13,7 @@ from downstream.arches import parse_targets
 from downstream.cli import FINDINGS, OK, add_common_options, parser
 from downstream.commands import kernels_build
 from downstream.commands.kernels_build import add_cuda_home, toolchain_of
-from downstream.errors import UsageError
+from downstream.errors import UsageError, WriteError
 from downstream.pins import load
 from downstream.report import json as report_json
 from downstream.report.terminal import progress
@@ -192,7 +192,11 @@ def _full(options: argparse.Namespace, tree: PatchedTree, reach: Touched, before
     if options.html is not None:
         ordered = {name: {(t, to): listings[t, to] for to in both for t in TREES} for name, listings in by_unit.items()}
         title = f"{tree.base.name}: kernels before and after the series"
-        options.html.write_text(page(ordered, proof, title=title, reference=references[0]), encoding="utf-8")
+        text = page(ordered, proof, title=title, reference=references[0])
+        try:
+            options.html.write_text(text, encoding="utf-8")
+        except OSError as exc:
+            raise WriteError(str(options.html), f"cannot be written: {exc.strerror}", "name another --html") from exc
     return _tell(options, tree, proof, toolchain)
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from downstream.arches import Target
-from downstream.errors import ToolchainError, UsageError
+from downstream.errors import ToolchainError, UsageError, WriteError
 from downstream.kernels.environment import BuildEnvironment, Spec, specs
 from downstream.kernels.machine import Kernel, listing
 from downstream.kernels.toolchain import Toolchain, environment
@@ -105,8 +105,11 @@ def build(
         built = []
         for spec in found:
             place = out / spec.name / f"{spec.name}.so"
-            place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(spec.library, place)
+            try:
+                place.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(spec.library, place)
+            except OSError as exc:
+                raise WriteError(str(place), f"cannot be written: {exc.strerror}", "name another --out") from exc
             built.append(_held(toolchain, spec, place, targets, may_be_empty))
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
     return Built(version=version, modules=tuple(built), seconds=time.monotonic() - began, peak=peak)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -73,7 +74,6 @@ def pack(part: Part, folder: Path, *, epoch: int) -> JitCache:
         platform, outside = granted(draft)
         if unknown := [library for library in outside if library not in _OUTSIDE]:
             raise ToolchainError(draft.name, f"needs {', '.join(unknown)}, which a wheel may not take for granted")
-        folder.mkdir(parents=True, exist_ok=True)
         return JitCache(path=_written(part, folder, platform, epoch), platform=platform, outside=outside)
 
 
@@ -105,6 +105,7 @@ def _written(part: Part, folder: Path, platform: str, epoch: int) -> Path:
     rows: list[Row] = []
     draft = path.with_name(f".{path.name}.part")
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         with draft.open("wb") as stream:
             writer = ArchiveWriter(stream, epoch=epoch)
             for name, content in members:
@@ -119,7 +120,8 @@ def _written(part: Part, folder: Path, platform: str, epoch: int) -> Path:
             str(path), f"cannot be written: {exc.strerror}", "make room there, or name another --out"
         ) from exc
     finally:
-        draft.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # not there, or its folder is not
+            draft.unlink()
     return path
 
 
