@@ -49,6 +49,7 @@ ONE = plain(b"a/f.c", b"b/f.c")
         ),
         pytest.param(ONE + ONE, 1, ["f.c", "f.c"], id="the same file twice"),
         pytest.param(b"\xef\xbb\xbfprose\n" + ONE, 1, ["f.c"], id="BOM"),
+        pytest.param(b"\xef\xbb\xbf" + ONE, 1, ["f.c"], id="BOM right before the first file header"),
     ],
 )
 def test_names(content: bytes, strip: int, paths: list[str]) -> None:
@@ -87,6 +88,15 @@ def test_names(content: bytes, strip: int, paths: list[str]) -> None:
             ChangeKind.RENAME, "é", "n", 1,
         ),
         (b"diff --git a/o b/n\nsimilarity index 100%\ncopy from o\ncopy to n\n", ChangeKind.COPY, "o", "n", 0),
+        # git diff --submodule=diff (met in Debian's qemu): the rename lines begin below the submodule's folder.
+        (
+            b"diff --git a/s/o b/s/n\nsimilarity index 90%\nrename from o\nrename to n\n" + plain(b"a/s/o", b"b/s/n"),
+            ChangeKind.RENAME, "s/o", "s/n", 1,
+        ),
+        (
+            b"diff --git a/s/o b/s/n\nsimilarity index 100%\nrename from o\nrename to n\n",
+            ChangeKind.RENAME, "s/o", "s/n", 0,
+        ),
     ],
 )  # fmt: skip
 def test_kinds(content: bytes, kind: ChangeKind, old: str | None, new: str | None, hunks: int) -> None:

@@ -14,6 +14,7 @@ from downstream.patches.text import FilePatch, Patch
 
 __all__ = ["MalformedError", "Parsed", "parse", "parse_tolerant", "split_lines"]
 
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # an editor of Windows put it there
 _BODY = (b"+", b"-", b" ", b"\\", b"@", b"\n")
 _CONTEXT_DIFF = re.compile(rb"^\*\*\* [^\n]+\n--- [^\n]+\n\*{15}", re.MULTILINE)
 _COMBINED_DIFF = re.compile(rb"^diff --(?:cc|combined) ", re.MULTILINE)
@@ -60,7 +61,8 @@ def parse_tolerant(content: bytes, *, name: str, strip: int = 1) -> Parsed:
     Raises PatchError only where nothing in it is a unified diff, nor a header
     that awaits one.
     """
-    lines = split_lines(content)
+    mark = _BYTE_ORDER_MARK if content.startswith(_BYTE_ORDER_MARK) else b""
+    lines = split_lines(content.removeprefix(mark))
     start = fileheader.find(lines, 0)
     header = b"".join(lines[:start])
     files: list[FilePatch] = []
@@ -83,6 +85,7 @@ def parse_tolerant(content: bytes, *, name: str, strip: int = 1) -> Parsed:
         start = after
     if not files and not faults and (nothing := _nothing_read(header, name)):
         raise nothing
+    header = mark + header
     return Parsed(patch=Patch(name=name, header=header, files=tuple(files), strip=strip), faults=tuple(faults))
 
 
