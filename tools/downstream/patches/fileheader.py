@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from downstream.errors import PatchError
 from downstream.patches.hunks import HUNK_HEADER, MalformedError, is_pair
-from downstream.patches.names import Name, alike, git_names, header_name, safe_path, stripped, unquote
+from downstream.patches.names import DEV_NULL, Name, alike, git_names, header_name, safe_path, stripped, unquote
 from downstream.patches.text import ChangeKind, FilePatch, Hunk
 
 _GIT = b"diff --git "
@@ -223,6 +223,11 @@ def _name(
         # git leaves the a/ and b/ out in these lines, so one component less is stripped.
         paths = [stripped(_unquoted(name), max(strip - 1, 0), place) for name in (source, target)]
         header.old_path, header.new_path = paths
+        named = (old.raw, new.raw) if old and new else git or ()
+        whole = [stripped(name, strip, place) for name in named if name != DEV_NULL]
+        # git diff --submodule=diff leaves the submodule's folder out of these lines, too.
+        if len(whole) == 2 and all(one and one.endswith(f"/{path}") for one, path in zip(whole, paths, strict=True)):
+            header.old_path, header.new_path = whole
     else:
         before = None if old is None or old.is_null else stripped(old.raw, strip, place)
         after = None if new is None or new.is_null else stripped(new.raw, strip, place)
