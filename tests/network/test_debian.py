@@ -12,8 +12,8 @@ refused     a body that goes on after its counts, a binary file, an unsafe path:
 ambiguous   the text stands at several places off its line: we ask, GNU patch takes the nearest
 there       a file to be added is there with this content, a mode or a rename is made already: we see that nothing is
             left to do, GNU patch fails
-spaces      a name with spaces, without quotes or a TAB after it: we read all of it, as git does; GNU patch ends it at the
-            first space
+spaces      a name with spaces, without quotes or a TAB after it: we read all of it, as git does; GNU patch ends it
+            at the first space
 after       the file already differs by one of these
 """
 
@@ -34,7 +34,11 @@ from typing import Any
 
 import pytest
 
+from downstream.patches.parse import parse_tolerant
 from downstream.patches.series import SeriesEntry, load_series
+from downstream.placing.push import push
+from downstream.queue.foreign import read_tolerantly
+from downstream.trees.folder import FolderTree
 
 ROOT = Path(__file__).parents[2]
 
@@ -98,7 +102,9 @@ def compare(patches: Path, tree: Path, scratch: Path) -> Comparison:
     assert [entry.name for entry in entries] == [patch["patch"] for patch in document["patches"]]
     for entry, ours in zip(entries, document["patches"], strict=True):
         _compare_patch(found, ours, entry, patches, theirs)
-    _compare_files(found, tree, theirs, scratch / "out")
+    changes = push(read_tolerantly(load_series(patches)), FolderTree(tree)).changes  # --out cannot show what is removed
+    removed = {path for path, content in changes.items() if content is None}
+    _compare_files(found, tree, theirs, scratch / "out", removed)
     shutil.rmtree(theirs)
     return found
 
@@ -111,6 +117,10 @@ def _compare_patch(found: Comparison, ours: dict[str, Any], entry: SeriesEntry, 
     )  # fmt: skip
     marks = list(NAMED.finditer(run.stdout))
     ends = [mark.start() for mark in marks[1:]] + [len(run.stdout)]
+    # A rename, or a plain pair (f.c.orig, f.c), has two names, and GNU patch may print the other one.
+    files = parse_tolerant((patches / entry.name).read_bytes(), name=entry.name, strip=entry.strip).patch.files
+    pairs = [(file.old_path, file.new_path) for file in files if file.old_path and file.new_path]
+    names = {path: pair for pair in pairs for path in pair if pair[0] != pair[1]}
     said: dict[str, list[dict[int, tuple[bool, int]]]] = {}
     for mark, end in zip(marks, ends, strict=True):
         hunks = SAID.findall(run.stdout[mark.end() : end])
@@ -125,8 +135,8 @@ def _compare_patch(found: Comparison, ours: dict[str, Any], entry: SeriesEntry, 
             continue
         if not file["hunks"]:
             continue
-        runs = said.get(path) or said.get(_moved(file, said))
-        verdicts = runs.pop(0) if runs else {}
+        runs = [said[name] for name in (path, *names.get(path, ())) if said.get(name)]
+        verdicts = runs[0].pop(0) if runs else {}
         for hunk in file["hunks"]:
             found.hunks[hunk["status"]] += 1
             _compare_hunk(found, entry.name, path, file, hunk, verdicts.get(hunk["number"]))
@@ -171,15 +181,11 @@ def _plain(name: bytes) -> str:
     return name.decode("utf-8", "surrogateescape")
 
 
-def _moved(file: dict[str, Any], said: dict[str, list[dict[int, tuple[bool, int]]]]) -> str:
-    """GNU patch's name of a file that both patch under the names of a plain pair (f.c.orig, f.c)."""
-    open_names = [name for name, runs in said.items() if runs and name.rsplit("/", 1)[-1] in file["path"]]
-    return open_names[0] if len(open_names) == 1 else ""
-
-
-def _compare_files(found: Comparison, tree: Path, theirs: Path, out: Path) -> None:
+def _compare_files(found: Comparison, tree: Path, theirs: Path, out: Path, removed: set[str]) -> None:
     """Every file that either changed is the same in both; a hard link that holds says GNU patch left a file alone."""
     before, after, ours = _files(tree), _files(theirs), _files(out)
+    if (lost := before.keys() - after.keys() - found.differing) != removed - found.differing:
+        found.bad.append(("removed", sorted(lost ^ removed)))
     changed = {path for path, inode in after.items() if before.get(path) != inode} | set(ours)
     for path in sorted(path for path in ours if " " in path):
         cut = path.partition(" ")[0]
