@@ -145,3 +145,11 @@ def test_where_a_hunk_may_match(tmp_path: Path, case: str, patch: bytes, tree: b
 def test_a_patch_from_a_mailer_that_added_carriage_returns_fits_an_lf_file(tmp_path: Path) -> None:
     patch = b"--- a/f\r\n+++ b/f\r\n@@ -1,3 +1,3 @@\r\n a\r\n-b\r\n+B\r\n c\r\n"
     assert placed(patch, b"a\nb\nc\n")[1] == gnu_patch(tmp_path, patch, b"a\nb\nc\n", fuzz=0)[1] == b"a\nB\nc\n"
+
+
+def test_a_hunk_that_claims_the_end_of_the_file_says_so_where_its_text_stands_above_it() -> None:
+    text = b"--- a/f\n+++ b/f\n@@ -1,3 +1,3 @@\n one\n two\n-three\n+THREE\n"
+    tree = MemoryTree({"f": b"one\ntwo\nthree\nfour\n"})
+    hunk = push([parse(text, name="p")], tree).results[0].hunks[0]
+    assert hunk.status is HunkStatus.CONFLICT
+    assert "begins or ends the file" in hunk.reason

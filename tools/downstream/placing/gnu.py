@@ -69,6 +69,12 @@ def advance(cursor: Cursor, hunk: Hunk, at: int, *, sure: bool = True) -> None:
     cursor.frozen = at - 1 + len(hunk.old) - _context(hunk)[1]
 
 
+def claims_an_end(hunk: Hunk) -> bool:
+    """Whether less context on one side says that the hunk begins or ends the file, where alone it then may stand."""
+    above, below = _context(hunk)
+    return below < above or (above < below and old_first_line(hunk) <= 1)
+
+
 def edges_hold(hunk: Hunk, at: int, old_length: int, first: int, new_length: int) -> bool:
     """Whether a hunk that began or ended the old file still does so in the new one.
 

@@ -52,7 +52,12 @@ def _not_found(blank: HunkResult, hunk: Hunk, lines: Sequence[bytes], cursor: gn
     standing = tuple(line + 1 for line in occurrences(lines, new)) if new and hunk.old else ()
     consumed = tuple(line + 1 for line in occurrences(lines, hunk.old))
     candidates = core_places(hunk, lines)
-    if consumed:
+    if consumed and consumed[-1] > cursor.frozen and gnu.claims_an_end(hunk):
+        reason = (
+            f"its text stands at {places(consumed)}, but less context on one side says that it begins or ends the file"
+        )
+        candidates = consumed
+    elif consumed:
         reason = f"its text stands only at {places(consumed)}, above or across an earlier hunk of this patch"
         candidates = consumed
     elif standing:
