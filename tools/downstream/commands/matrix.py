@@ -18,6 +18,7 @@ from downstream.queue.plan import Plan
 from downstream.queue.target import Target
 from downstream.report.matrix.document import Culprits, document
 from downstream.report.terminal import progress
+from downstream.report.wording import size
 from downstream.trees.cache import default_folder
 from downstream.trees.releases import listing
 from downstream.trees.session import Session
@@ -86,6 +87,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             for plan, one, shown in zip(plans, matrices, found["matrices"], strict=True):
                 shown["guards"] = matrix_guards.document(plan, one, whole=options.guards == "all")
+        if options.verbose:
+            print(f"note: {size(session.fetched)} fetched in {session.requests} requests", file=sys.stderr)
     if options.svg:
         from downstream.report.matrix import svg
 

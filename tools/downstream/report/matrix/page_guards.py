@@ -15,6 +15,7 @@ COLOURS: Mapping[str, tuple[str, str]] = {
     "patched": ("#2e7d4f", "#ffffff"),
     "reviewed": ("#b5dcc4", "#08210f"),
 }
+SHOWN = 56  # characters of a path
 STYLE = "".join(f".g-{state}{{background:{fill};color:{ink}}}" for state, (fill, ink) in COLOURS.items())
 
 
@@ -42,7 +43,7 @@ def rendered(index: int, matrix: Mapping[str, Any]) -> Iterator[str]:
         name = escape(path)
         yield f'<tr class="patch" data-patch="{number}"><th scope="row" title="{name}">'
         yield f'<button type="button" class="unfold" aria-expanded="false" aria-label="guards of {name}">▸</button>'
-        yield f'<span class="name">{name}</span> <small>{len(rows)}</small></th>'
+        yield f'<span class="name">{escape(_tail(path))}</span> <small>{len(rows)}</small></th>'
         for column, worst in enumerate(states(rows, matrix)):
             yield _cell(worst, f"{path} on {releases[column]['version']}", column)
         yield "</tr>"
@@ -54,6 +55,11 @@ def rendered(index: int, matrix: Mapping[str, Any]) -> Iterator[str]:
                 yield _cell(one, f"{condition} on {releases[column]['version']}", column)
             yield "</tr>"
     yield "</tbody></table></div>"
+
+
+def _tail(path: str) -> str:
+    """The end of a long path, which tells more than its beginning."""
+    return path if len(path) <= SHOWN else f"…{path[1 - SHOWN :]}"
 
 
 def _cell(state: str | None, place: str, column: int) -> str:
