@@ -331,6 +331,27 @@ def test_a_reader_that_goes_away_is_no_error(host: Host) -> None:
     assert running.returncode == 0
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no device that is always full")
+def test_findings_that_cannot_be_written_exit_two(host: Host) -> None:
+    command = [sys.executable, "-S", str(host.site / "flashinfer/sm120"), "doctor"]
+    environment = {"PYTHONPATH": str(host.site), "HOME": str(host.home)}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, env=environment, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: the findings cannot be written")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("safe", ["", "1"])
+def test_a_path_without_the_current_folder_hides_no_installation(host: Host, safe: str) -> None:
+    (host.site / "flashinfer/__init__.py").write_bytes(b"")
+    environment = {"PYTHONPATH": str(host.site), "HOME": str(host.home), "PYTHONSAFEPATH": safe}
+    command = [sys.executable, "-S", "-m", "flashinfer.sm120", "doctor"]
+    done = subprocess.run(command, env=environment, cwd=host.home, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "1 changed: flashinfer/__init__.py" in done.stdout
+
+
 @pytest.mark.slow
 def test_it_runs_on_the_oldest_python_that_flashinfer_supports(sm120: Path) -> None:
     checked = [sys.executable, "-m", "mypy", "--strict", "--python-version", "3.10", "flashinfer/sm120"]

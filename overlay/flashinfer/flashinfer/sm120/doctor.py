@@ -60,7 +60,9 @@ def main(argv: Sequence[str]) -> int:
         return hardware.copy_between(int(argv[1]), int(argv[2]))
     options = _parser().parse_args(argv)
     # The first entry is the folder that was run, or the current one: neither is where packages are installed.
-    findings = examine(sys.path[1:], copy=options.copy, targets=options.target or [])
+    # Python 3.11 leaves out the current one where -P or PYTHONSAFEPATH says so, but never the folder.
+    paths = sys.path if getattr(sys.flags, "safe_path", False) else sys.path[1:]
+    findings = examine(paths, copy=options.copy, targets=options.target or [])
     if findings is None:
         text = "flashinfer-python is not installed in this environment: nothing to examine"
         print(f"error: {text}\n  next: run it with the Python that serves ({sys.executable} ran it)", file=sys.stderr)
@@ -68,9 +70,12 @@ def main(argv: Sequence[str]) -> int:
     code = PROBLEMS if any(finding.level is Level.PROBLEM for finding in findings) else FINE
     try:
         print(_json(findings, code) if options.json else _text(findings, quiet=options.quiet), flush=True)
-    except BrokenPipeError:
-        # The reader went away (`| head`); keep the interpreter from complaining at exit.
+    except OSError as error:
+        # Keep the interpreter from complaining at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):  # that is a reader that went away (`| head`)
+            print(f"error: the findings cannot be written ({error})", file=sys.stderr)
+            return FAILED
     return code
 
 
