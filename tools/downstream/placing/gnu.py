@@ -100,9 +100,15 @@ def hint_fuzz(lines: Sequence[bytes], hunk: Hunk, cursor: Cursor) -> int | None:
 
 def _context(hunk: Hunk) -> tuple[int, int]:
     """Lines of context above the first and below the last change."""
-    signs = [sign for sign, _ in hunk.body]
-    above = next((index for index, sign in enumerate(signs) if sign != " "), len(signs))
-    below = next((index for index, sign in enumerate(reversed(signs)) if sign != " "), len(signs))
+    above = below = 0
+    for sign, _ in hunk.body:
+        if sign != " ":
+            break
+        above += 1
+    for sign, _ in reversed(hunk.body):
+        if sign != " ":
+            break
+        below += 1
     return above, below
 
 

@@ -85,7 +85,9 @@ def numbered(placements: list[Placement]) -> list[Placement]:
     for one in placements:
         result = one.result
         if result.offset is not None and one.changes:
-            result = replace(result, line=gnu.old_first_line(one.hunk) + result.offset + shift)
+            line = gnu.old_first_line(one.hunk) + result.offset + shift
             shift += sum(len(change.added) - (change.end - change.first) for change in one.changes)
-        found.append(replace(one, result=result))
+            found.append(replace(one, result=replace(result, line=line)))
+        else:
+            found.append(one)
     return found

@@ -24,8 +24,8 @@ def place_by_text(path: str, hunks: Sequence[Hunk], lines: Sequence[bytes]) -> l
 
 def _place(path: str, hunk: Hunk, lines: Sequence[bytes], cursor: gnu.Cursor) -> Placement:
     at = gnu.locate(lines, hunk, cursor)
-    blank = HunkResult(path=path, number=hunk.number, status=HunkStatus.CONFLICT)
     if at is None:
+        blank = HunkResult(path=path, number=hunk.number, status=HunkStatus.CONFLICT)
         return Placement(hunk=hunk, result=_not_found(blank, hunk, lines, cursor))
     offset = at - gnu.old_first_line(hunk)
     # The very line the patch names, or the line at which an earlier hunk says to expect it, is no guess.
@@ -36,10 +36,12 @@ def _place(path: str, hunk: Hunk, lines: Sequence[bytes], cursor: gnu.Cursor) ->
     if doubtful:
         candidates = tuple(line + 1 for line in occurrences(lines, hunk.old))
         reason = f"its text stands at {len(candidates)} places, lines {listed(candidates)}, and there is {NO_BASE}"
-        result = replace(blank, status=HunkStatus.AMBIGUOUS, reason=reason, candidates=candidates)
+        result = HunkResult(
+            path=path, number=hunk.number, status=HunkStatus.AMBIGUOUS, reason=reason, candidates=candidates
+        )
         return Placement(hunk=hunk, result=result)
     status = HunkStatus.OFFSET if offset else HunkStatus.CLEAN
-    placed = replace(blank, status=status, offset=offset)
+    placed = HunkResult(path=path, number=hunk.number, status=status, offset=offset)
     return Placement(hunk=hunk, result=placed, changes=tuple(changes_of(hunk, at - 1)))
 
 
