@@ -79,7 +79,7 @@
     const sides = element("div", undefined, "sides");
     if (row.text) sides.append(side("the patch", diff(row.text)));
     const lived = row.lifetime;
-    if (!["clean", "offset"].includes(verdict.status) && lived.before.length) {
+    if (!["clean", "offset", "merged", "file-moved"].includes(verdict.status) && lived.before.length) {
       sides.append(side(`upstream ${lived.last}, the last to take it`, numbered(lived.before)));
     }
     const after = verdict.found.length ? verdict.found : release.version === lived.ended ? lived.after : [];
