@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from packaging.specifiers import SpecifierSet
@@ -13,6 +13,7 @@ from downstream.queue.ending import Sides, sides, whereabouts
 from downstream.queue.judged import Place, Verdict, Verdicts
 from downstream.queue.lifetimes import Fate, Stop, fate, stops
 from downstream.queue.plan import Plan
+from downstream.trees.open import AT_ONCE
 from downstream.trees.releases import Release
 from downstream.trees.tree import Tree
 
@@ -167,17 +168,31 @@ def _with_endings(found: Matrix, plan: Plan, trees: Mapping[Version, Tree]) -> M
                 (trees[version], (columns[version].verdicts or {})[place]) for version in (life.last, life.ended)
             )
             shown[place] = sides(file, hunk, last, ended)
-    with plan.session.progress.task("where code went", len(found.columns), "releases") as task:
-        pointed = []
-        for column in found.columns:
-            if column.verdicts and column.version > found.pin:
-                places = whereabouts(
-                    plan.patches, plan.base, trees[column.version], column.verdicts, plan.session
-                )  # fmt: skip
-                column = replace(column, elsewhere=places)  # noqa: PLW2901 - the column, completed
-            pointed.append(column)
-            task.advance(1, str(column.version))
-    return replace(found, columns=tuple(pointed), sides=shown)
+    return replace(found, columns=tuple(_pointed(found, plan, trees)), sides=shown)
+
+
+def _pointed(found: Matrix, plan: Plan, trees: Mapping[Version, Tree]) -> Iterator[Column]:
+    """Yield each column with the places its lost code went to: new files are fetched for AT_ONCE releases at a time."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    def where(column: Column) -> Column:
+        if not column.verdicts or column.version <= found.pin:
+            return column
+        tree = trees[column.version]
+        return replace(column, elsewhere=whereabouts(plan.patches, plan.base, tree, column.verdicts, plan.session))
+
+    with (
+        plan.session.progress.task("where code went", len(found.columns), "releases") as task,
+        ThreadPoolExecutor(AT_ONCE) as threads,
+    ):
+        futures = [threads.submit(where, column) for column in found.columns]
+        try:
+            for column, future in zip(found.columns, futures, strict=True):
+                yield future.result()
+                task.advance(1, str(column.version))
+        except BaseException:
+            threads.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def _hunk(patches: Sequence[Patch], place: Place) -> tuple[FilePatch, Hunk | None]:
