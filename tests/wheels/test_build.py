@@ -1,6 +1,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import signal
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,6 +17,7 @@ from packaging.version import Version
 from downstream.errors import UsageError, WheelError, WriteError
 from downstream.patched import PatchedTree
 from downstream.pins import Line
+from downstream.wheels import build as building
 from downstream.wheels.build import build, build_line, check_pairing, narrowed
 from downstream.wheels.rules import RefusedError
 from downstream.wheels.writer import EPOCH
@@ -171,6 +176,29 @@ def test_a_folder_that_cannot_be_written_is_an_error(
     (tmp_path / "dist").write_bytes(b"a file")
     with pytest.raises(WriteError, match="dist"):
         build([wheel], patched(line, wheel), tmp_path / "dist" / "stable", line=line, epoch=EPOCH)
+
+
+def test_what_a_killed_build_left_is_swept_and_what_a_running_one_needs_is_not(
+    published: Callable[..., Any], line_of: LineOf, patched: Patched, tmp_path: Path
+) -> None:
+    script = (
+        "import sys, time; from pathlib import Path; from downstream.wheels import build\n"
+        "with build._staging(Path(sys.argv[1])) as staging:\n"
+        "    (staging / 'half.whl').write_bytes(b'half'); print(staging, flush=True); time.sleep(60)"
+    )
+    wheel, out = published().write(), tmp_path / "out"
+    line = line_of(wheel)
+    environment = dict(os.environ, PYTHONPATH=str(Path(building.__file__).parents[2]))
+    command = [sys.executable, "-c", script, str(out)]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        staging = Path(running.stdout.readline().strip())
+        (built,) = build([wheel], patched(line, wheel), out, line=line, epoch=EPOCH)
+        assert (staging / "half.whl").is_file()
+        running.send_signal(signal.SIGKILL)
+    assert {path.name for path in out.iterdir()} == {built.path.name, staging.name}
+    build([wheel], patched(line, wheel), out, line=line, epoch=EPOCH)
+    assert [path.name for path in out.iterdir()] == [built.path.name]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import hashlib
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,6 +23,9 @@ from downstream.wheels.metadata import requirements
 from downstream.wheels.naming import dist_info_of, parse_name
 from downstream.wheels.repack import repack
 from downstream.wheels.rules import RefusedError
+
+STAGING = ".staging-"
+_LOCK = "lock"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,12 +144,28 @@ def _moved(built: Built, folder: Path) -> Built:
 
 @contextmanager
 def _staging(folder: Path) -> Iterator[Path]:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix=".staging-", dir=folder))
-    except OSError as exc:
-        raise WriteError(str(folder), f"cannot be written to ({exc})") from exc
-    try:
+    """Make a folder in *folder* for wheels that the gate has not seen; sweep those that killed builds left."""
+    with ExitStack() as stack:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for lock in folder.glob(f"{STAGING}*/{_LOCK}"):
+                with suppress(OSError), _held(lock):  # not held: who made it is no more
+                    shutil.rmtree(lock.parent)
+            made = Path(tempfile.mkdtemp(prefix=".new-", dir=folder))
+            stack.enter_context(_held(made / _LOCK))
+            # Under this name only now that it is held, or another build might sweep it.
+            staging = made.rename(folder / made.name.replace(".new-", STAGING))
+            stack.callback(shutil.rmtree, staging, ignore_errors=True)
+        except OSError as exc:
+            raise WriteError(str(folder), f"cannot be written to ({exc})") from exc
         yield staging
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
+
+
+@contextmanager
+def _held(lock: Path) -> Iterator[None]:
+    """Hold the file *lock* while this process lives. Raises BlockingIOError where another process does."""
+    import fcntl
+
+    with lock.open("ab") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
