@@ -52,6 +52,19 @@ def test_publishing_writes_wheel_metadata_and_both_pages(tmp_path: Path, wheel: 
     assert (tmp_path / f"index/simple/flashinfer-python/{NAME}").stat().st_mode & 0o777 == 0o644
 
 
+def test_a_web_server_can_read_all_of_it_whatever_the_umask(tmp_path: Path, wheel: Wheel) -> None:
+    path = wheel(tmp_path, "x", "1.0")
+    before = os.umask(0o077)
+    try:
+        publish([path], tmp_path / "srv" / "index")
+        reserve(tmp_path / "srv" / "index", ["y"])
+    finally:
+        os.umask(before)
+    simple = tmp_path / "srv" / "index" / "simple"
+    for made in (simple.parent.parent, simple.parent, simple, *simple.rglob("*")):
+        assert made.stat().st_mode & 0o777 == (0o755 if made.is_dir() else 0o644), made
+
+
 def test_the_same_wheels_give_the_same_index_in_any_order(tmp_path: Path, wheel: Wheel) -> None:
     wheels = [wheel(tmp_path, "x", f"1.0+sm120.{number}") for number in (1, 2, 10)]
     publish(wheels, tmp_path / "one")

@@ -80,7 +80,7 @@ class IndexFolder:
         from filelock import FileLock, Timeout
 
         try:
-            self.simple.mkdir(parents=True, exist_ok=True)
+            _make(self.simple)
             with FileLock(self.root / LOCK, timeout=patience):
                 self._sweep()
                 yield
@@ -126,10 +126,18 @@ def copy(source: Path, path: Path) -> None:
             writer.write(chunk)
 
 
+def _make(folder: Path) -> None:
+    """Make *folder*, and those above it, for a web server to read whatever the publisher's umask is."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in missing:
+        path.chmod(0o755)
+
+
 @contextmanager
 def _replacing(path: Path) -> Iterator[Path]:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        _make(path.parent)
         descriptor, name = tempfile.mkstemp(prefix=TEMPORARY, dir=path.parent)
         os.close(descriptor)
         temporary = Path(name)
