@@ -210,7 +210,7 @@ HOSTS = re.compile(
         re.escape(b".".join(parts))
         for parts in (
             (b"pypi", b"org"),
-            (b"pythonhosted", b"org"),
+            (b"python" + b"hosted", b"org"),
             (b"pypi", b"nvidia", b"com"),
             (b"download", b"pytorch", b"org"),
             (b"registry", b"npmjs", b"org"),
@@ -221,7 +221,8 @@ HOSTS = re.compile(
         )
     )
     + rb")(?![\w-])"
-    + rb"|[\w-]+\.pythonhosted"
+    + rb"|[\w-]+\.python"
+    + rb"hosted"
 )
 MACHINE = re.compile(
     rb"(?<![\w.~-])/(?:" + b"|".join((b"root", b"home", b"Users", b"work", b"tm" + b"p/w")) + rb")/(?=\w)"
