@@ -234,6 +234,34 @@ def test_what_a_look_alike_kernel_has_says_nothing_of_another(ours: int, theirs:
     assert (hunk.status, after) == (status, "".join(theirs).encode())
 
 
+@pytest.mark.parametrize("path", ["broken.py", "unknown.rs"])
+@pytest.mark.parametrize(
+    ("theirs", "status"),
+    [
+        pytest.param("zero:guard first:guard second:guard third:guard", HunkStatus.OFFSET, id="they stay"),
+        pytest.param("first:guard second:OPEN third:guard", HunkStatus.UPSTREAMED, id="upstream took it"),
+        pytest.param("second:guard|more first:guard third:guard", HunkStatus.MISPLACED, id="they changed places"),
+    ],
+)
+def test_where_functions_cannot_be_told_the_line_above_that_stands_once_is_heeded(
+    path: str, theirs: str, status: HunkStatus
+) -> None:
+    def source(functions: str) -> bytes:
+        parts = [function.split(":") for function in functions.split()]
+        bodies = [
+            [f"def {name}(:", "  a0", "  a1", *body.split("|"), "  go", "  else", "  stop", "", ""]
+            for name, body in parts
+        ]
+        return text(*(line for body in bodies for line in body))
+
+    old = source("first:guard second:guard third:guard fourth:guard")
+    ours = source("first:guard second:OPEN third:guard fourth:guard")
+    after = source(theirs + " fourth:guard")
+    hunk, result, _ = carried(old, ours, after, path)
+    assert hunk.status is status
+    assert (result == after) == (status is not HunkStatus.OFFSET)
+
+
 def test_two_kernels_that_changed_places_are_not_both_placed() -> None:
     theirs = "".join(["#pragma once\n\n", KERNELS[1], KERNELS[0], KERNELS[2], "// end\n"]).encode()
     statuses, open_ones = opened(theirs)

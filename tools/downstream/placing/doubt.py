@@ -10,6 +10,7 @@ from downstream.placing.linemap import LineMap
 from downstream.placing.lines import occurrences
 from downstream.placing.merge import Change
 
+REACH = 100  # lines above a change in which one is looked for that stands nowhere else
 NEIGHBOURHOOD = 10  # lines compared on each side of a hunk that no function encloses
 
 
@@ -68,9 +69,12 @@ def seat(change: Change, first: int, *, made: bool = False) -> tuple[int, int]:
 def stranger(path: str, seats: Sequence[tuple[int, int]], through: LineMap) -> str | None:
     """Say so when a change would come to stand in another function than the one that it was written for.
 
-    Under a new name that is a renamed function, unless the old name is still there.
+    Under a new name that is a renamed function, unless the old name is still there. Where no function is known,
+    the nearest line above that stands only once says the same.
     """
-    for ours, theirs in _around(path, seats, through):
+    for (ours, theirs), place in zip(_around(path, seats, through), seats, strict=False):
+        if (not ours or not theirs) and (moved := _crossed(*place, through)):
+            return moved
         if not ours or not theirs or ours.name == theirs.name:
             continue
         if _has(path, through.old, theirs.name):
@@ -78,6 +82,20 @@ def stranger(path: str, seats: Sequence[tuple[int, int]], through: LineMap) -> s
         if _has(path, through.new, ours.name):
             return f"its lines are now in {theirs.name}, a new one, but it was written for {ours.name}"
     return None
+
+
+def _crossed(old_line: int, new_line: int, through: LineMap) -> str | None:
+    """Say so when the nearest line above that stands once in both files is not the same in both."""
+    ours, theirs = _telling(through.old, old_line, through), _telling(through.new, new_line, through)
+    if ours is None or theirs is None or ours == theirs:
+        return None
+    was, now = (text.strip().decode("utf-8", "replace") for text in (ours, theirs))
+    return f"its lines are now below '{now}', but it was written for those below '{was}'"
+
+
+def _telling(lines: Sequence[bytes], line: int, through: LineMap) -> bytes | None:
+    reach = range(min(line, len(lines) - 1), max(line - REACH, -1), -1)
+    return next((lines[above] for above in reach if lines[above] in through.anchors), None)
 
 
 def review(path: str, seats: Sequence[tuple[int, int]], through: LineMap) -> str | None:

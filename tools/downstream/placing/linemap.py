@@ -83,16 +83,21 @@ class LineMap:
             if line < len(to_new) and to_new[line] - first != gap:
                 break
 
+    @property
+    def anchors(self) -> frozenset[bytes]:
+        """The lines that stand once in both files."""
+        if self._anchors is None:
+            self._anchors = frozenset(_unique(self.old, 0, len(self.old))) & frozenset(
+                _unique(self.new, 0, len(self.new))
+            )
+        return self._anchors
+
     def is_anchored(self, first: int, end: int) -> bool:
         """Whether the run of mapped lines around old lines [first, end) holds a line that is unique in both files.
 
         Without one, repeated lines alone decided the alignment, and another would have been as good.
         """
-        if self._anchors is None:
-            self._anchors = frozenset(_unique(self.old, 0, len(self.old))) & frozenset(
-                _unique(self.new, 0, len(self.new))
-            )
-        anchors, old, to_new = self._anchors, self.old, self.to_new
+        anchors, old, to_new = self.anchors, self.old, self.to_new
         line = first - 1
         while line >= 0 and to_new[line] != GONE and (line == first - 1 or to_new[line] + 1 == to_new[line + 1]):
             if old[line] in anchors:
