@@ -213,6 +213,11 @@ def stock(host: Host) -> None:
     host.add("flashinfer-python", "0.6.3", {"flashinfer/_build_meta.py": b'__version__ = "0.6.3"\n'})
 
 
+def latin_1_neighbour(host: Host) -> None:
+    host.add("another", "1.0")
+    (host.site / "another-1.0.dist-info/METADATA").write_bytes(b"Name: another\nVersion: 1.0\nAuthor: Ren\xe9\n")
+
+
 def cached(version: str, source: str) -> Change:
     def build(host: Host) -> None:
         folder = host.home / ".cache/flashinfer" / version / "120f/cached_ops/trtllm_comm"
@@ -246,6 +251,23 @@ FLASHINFER = f"flashinfer_python=={VERSION}"
         ),
         (damaged("flashinfer/data/csrc/a, b.cu", None), "files", "problem", "1 missing: flashinfer/data/csrc/a, b.cu"),
         (damaged(f"flashinfer_python-{VERSION}.dist-info/RECORD", None), "files", "unknown", "has no RECORD"),
+        (damaged(f"flashinfer_python-{VERSION}.dist-info/RECORD", b"\xff"), "files", "unknown", "has no RECORD"),
+        (
+            damaged(f"flashinfer_python-{VERSION}.dist-info/METADATA", b"\xff"),
+            "build",
+            "problem",
+            "(version unknown) is not an SM120",
+        ),
+        (
+            damaged(f"flashinfer_python-{VERSION}.dist-info/METADATA", None),
+            "build",
+            "problem",
+            "(version unknown) is not an SM120",
+        ),
+        (damaged("flashinfer/_build_meta.py", b"\xff"), "build", "problem", "cannot be read"),
+        (damaged("sglang-0.5.9+sm120.1.dist-info/METADATA", b"\xff"), "sglang", "problem", "version unknown"),
+        (damaged("sglang-0.5.9+sm120.1.dist-info/METADATA", b""), "sglang", "problem", "version unknown"),
+        (latin_1_neighbour, "build", "ok", "with 2 patches"),
         (instead("sglang", "0.5.9", "flashinfer_python==0.6.3"), "sglang", "problem", "is not an SM120 build"),
         (
             instead("sglang", "0.5.9+sm120.1", "flashinfer_python==0.6.3+sm120.10"),

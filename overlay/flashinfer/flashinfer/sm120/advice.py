@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from .build import Installation, distributions, public_of
+from .build import Installation, distributions, public_of, version_of
 from .driver import Gpu
 from .finding import Finding, Level
 
@@ -43,7 +43,7 @@ def flags(paths: list[str], gpus: list[Gpu], peers: Finding) -> Finding:
         text = "which launch flags make sense cannot be said without an SM12x GPU"
         return Finding("flags", Level.UNKNOWN, text)
     found = distributions("sglang", paths)
-    backend = bool(found) and _release(found[0].version) >= _BACKEND_OPTION
+    backend = bool(found) and _release(version_of(found[0])) >= _BACKEND_OPTION
     fusion = "--flashinfer-allreduce-fusion-backend trtllm" if backend else "--enable-flashinfer-allreduce-fusion"
     always = ["--moe-runner-backend flashinfer_cutlass (NVFP4 and FP8 mixtures of experts)"]
     facts = {"gpus": len(usable), "moe": "--moe-runner-backend flashinfer_cutlass", "fusion": None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import csv
 import hashlib
 import json
 import re
@@ -15,6 +16,7 @@ from .finding import Finding, Level
 
 PACKAGE = "flashinfer-python"
 LABEL = "sm120"
+_UNREADABLE = (ValueError, TypeError, KeyError, AttributeError)  # what a damaged METADATA ends in, by Python version
 SHOWN = 5  # file names in a sentence
 
 
@@ -44,16 +46,29 @@ def local_of(version: str) -> str:
 
 
 def distributions(name: str, paths: list[str]) -> list[metadata.Distribution]:
-    """Return every installed distribution called *name*, the one that imports first."""
-    return [
-        found
-        for found in metadata.distributions(path=paths)
-        if _canonical(found.metadata["Name"] or "") == _canonical(name)
-    ]
+    """Return every installed distribution called *name*, the one that imports first.
+
+    Found by the names of their folders: the METADATA of some other package may not be readable.
+    """
+    return list(metadata.distributions(name=name, path=paths))
 
 
-def _canonical(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
+def version_of(found: metadata.Distribution) -> str:
+    """Return the version that METADATA says."""
+    try:
+        version: str | None = found.version
+    except _UNREADABLE:
+        version = None
+    return version or "(version unknown)"
+
+
+def recorded(installed: Installation) -> list[tuple[str, str]]:
+    """Return path and digest (``sha256=...``) of every file in RECORD; importlib.metadata hides those that are gone."""
+    try:
+        text = installed.distribution.read_text("RECORD") or ""
+    except UnicodeDecodeError:
+        return []
+    return [(fields[0], fields[1]) for fields in csv.reader(text.splitlines()) if len(fields) == 3]
 
 
 def installation(paths: list[str]) -> Installation | None:
@@ -61,7 +76,7 @@ def installation(paths: list[str]) -> Installation | None:
     found = distributions(PACKAGE, paths)
     if not found:
         return None
-    return Installation(found[0], found[0].version, Path(str(found[0].locate_file(""))))
+    return Installation(found[0], version_of(found[0]), Path(str(found[0].locate_file(""))))
 
 
 def identity(installed: Installation, paths: list[str]) -> list[Finding]:
@@ -84,7 +99,8 @@ def identity(installed: Installation, paths: list[str]) -> list[Finding]:
         text = f"{PACKAGE} {installed.version} is not an SM120 build"
         advice = f"pip install '{PACKAGE}=={public_of(installed.version)}+{LABEL}.N' --index-url YOUR-INDEX"
         findings.append(Finding("build", Level.PROBLEM, text, advice, facts))
-    others = [other.version for other in distributions(PACKAGE, paths)[1:] if other.version != installed.version]
+    others = [version_of(other) for other in distributions(PACKAGE, paths)[1:]]
+    others = [other for other in others if other != installed.version]
     if others:
         text = f"{PACKAGE} is recorded {len(others) + 1} times: {', '.join([installed.version, *others])}"
         findings.append(Finding("build", Level.PROBLEM, text, f"pip uninstall {PACKAGE}, until none is left; install"))
@@ -98,10 +114,11 @@ def identity(installed: Installation, paths: list[str]) -> list[Finding]:
 
 def _sbom(installed: Installation) -> tuple[dict[str, Any] | None, list[str]]:
     """Return the ancestor and the names of the patches, from a CycloneDX document in ``sboms/``."""
-    for file in installed.distribution.files or []:
-        if len(file.parts) == 3 and file.parts[0].endswith(".dist-info") and file.parts[1] == "sboms":
+    for path, _ in recorded(installed):
+        parts = path.split("/")
+        if len(parts) == 3 and parts[0].endswith(".dist-info") and parts[1] == "sboms":
             try:
-                document = json.loads(Path(str(file.locate())).read_text(encoding="utf-8"))
+                document = json.loads((installed.root / path).read_text(encoding="utf-8"))
                 component = document["metadata"]["component"]
                 pedigree = component["pedigree"]
                 ancestor = {"name": "?", "version": "?", **pedigree["ancestors"][0]}
@@ -120,7 +137,7 @@ def _patch_name(patch: dict[str, Any], number: int) -> str:
 def _runtime_version(package: Path) -> str | None:
     try:
         text = (package / "_build_meta.py").read_text(encoding="utf-8")
-    except OSError:
+    except (OSError, UnicodeDecodeError):
         return None
     found = re.search(r"""^__version__\s*=\s*["']([^"']+)["']""", text, re.MULTILINE)
     return found.group(1) if found else None
@@ -128,26 +145,26 @@ def _runtime_version(package: Path) -> str | None:
 
 def files(installed: Installation) -> list[Finding]:
     """Hash every file that RECORD names: an edit in place, or a half-finished upgrade, shows here."""
-    recorded = installed.distribution.files
-    if not recorded:
-        text = f"{PACKAGE} {installed.version} has no RECORD, so its files cannot be checked"
+    rows = recorded(installed)
+    if not rows:
+        text = f"{PACKAGE} {installed.version} has no RECORD that can be read, so its files cannot be checked"
         return [Finding("files", Level.UNKNOWN, text)]
     missing, changed, hashed = [], [], 0
-    for file in recorded:
-        if file.hash is None or file.suffix == ".pyc":
+    for path, wanted in rows:
+        if not wanted or path.endswith(".pyc"):
             continue
-        path = Path(str(file.locate()))
+        kind, _, value = wanted.partition("=")
         try:
-            digest = hashlib.new(file.hash.mode, path.read_bytes()).digest()
+            digest = hashlib.new(kind, (installed.root / path).read_bytes()).digest()
         except OSError:
-            missing.append(str(file))
+            missing.append(path)
             continue
         except ValueError:
-            changed.append(str(file))
+            changed.append(path)
             continue
         hashed += 1
-        if base64.urlsafe_b64encode(digest).rstrip(b"=").decode() != file.hash.value:
-            changed.append(str(file))
+        if base64.urlsafe_b64encode(digest).rstrip(b"=").decode() != value:
+            changed.append(path)
     facts = {"hashed": hashed, "missing": sorted(missing), "changed": sorted(changed)}
     if not missing and not changed:
         return [Finding("files", Level.OK, f"all {hashed} files are as installed", facts=facts)]
@@ -174,14 +191,14 @@ def siblings(installed: Installation, paths: list[str]) -> list[Finding]:
 
 def _version(name: str, paths: list[str]) -> str | None:
     found = distributions(name, paths)
-    return found[0].version if found else None
+    return version_of(found[0]) if found else None
 
 
 def _sglang(installed: Installation, paths: list[str]) -> Finding:
     found = distributions("sglang", paths)
     if not found:
         return Finding("sglang", Level.NOTE, "sglang is not installed here", facts={"version": None})
-    version, required = found[0].version, _required(found[0])
+    version, required = version_of(found[0]), _required(found[0])
     facts = {"version": version, "requires": required}
     advice = "pip install sglang --upgrade --index-url YOUR-INDEX (it brings the matching flashinfer-python)"
     if not local_of(version).startswith(LABEL + "."):
@@ -195,7 +212,11 @@ def _sglang(installed: Installation, paths: list[str]) -> Finding:
 
 
 def _required(sglang: metadata.Distribution) -> str | None:
-    for requirement in sglang.requires or []:
+    try:
+        requirements = sglang.requires or []
+    except _UNREADABLE:
+        requirements = []
+    for requirement in requirements:
         found = re.match(r"flashinfer[-_.]python(?:\[[^\]]*\])?\s*\(?={2,3}\s*([^\s;,)]+)", requirement, re.IGNORECASE)
         if found:
             return found.group(1)
