@@ -277,6 +277,27 @@ def test_a_renamed_copy_does_not_make_the_original_doubtful() -> None:
     assert open_ones == ["first", "second", "third"]
 
 
+@pytest.mark.parametrize(
+    ("case", "theirs", "status"),
+    [
+        ("taken, and gone on with", "l15=line 15|two fish|red fish|a new fish", HunkStatus.CONFLICT),
+        ("taken one line further", "l16=line 16|one fish|two fish|red fish|", HunkStatus.CONFLICT),
+        ("taken with another indent", "l16=line 16|  one fish|  two fish|  red fish|", HunkStatus.CONFLICT),
+        ("taken far away, and gone on with", "l2=line 2|one fish|two fish|a new fish l13=x", HunkStatus.CONFLICT),
+        ("another text", "l16=line 16|a bird|red fish", HunkStatus.MERGED),
+        ("a line far away", "l2=line 2|red fish l13=x", HunkStatus.MERGED),
+    ],
+)
+def test_what_upstream_took_and_went_on_with_is_not_added_again(case: str, theirs: str, status: HunkStatus) -> None:
+    """Met in Debian's curl and cron, whose later patches rewrite what earlier ones add."""
+    changes = dict(change.split("=") for change in theirs.replace(" l13=", "\tl13=").split("\t"))
+    new = text(*numbered(1, 30, **changes))
+    ours = text(*numbered(1, 30, l14="line 14|one fish|two fish|red fish"))
+    result, content, _ = carried(text(*numbered(1, 30)), ours, new)
+    assert result.status is status, (case, result.reason)
+    assert (content == new) == (status is HunkStatus.CONFLICT)
+
+
 short = st.lists(st.sampled_from("abcdef"), min_size=1, max_size=30)
 
 

@@ -6,7 +6,7 @@ that what upstream took and what it did not are told apart inside a hunk.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -98,11 +98,16 @@ def _taken_within(change: Change, through: LineMap, first: int, end: int) -> int
         return None
     rest = replaced[len(added) :] if after_neighbour else replaced[: len(replaced) - len(added)]
     known = set(through.old)
-    telling = [line for line in added if line not in known and any(byte in _WORD for byte in line)]
+    telling = [line for line in added if is_telling(line, known)]
     removed = [line for line in through.old[change.first : change.end] if line.strip()]
     if not telling or any(line in removed for line in rest):
         return None
     return first if after_neighbour else end - len(added)
+
+
+def is_telling(line: bytes, known: Container[bytes]) -> bool:
+    """Whether *line* holds a word, and is none of the *known*: found again, it tells where it came from."""
+    return line not in known and any(byte in _WORD for byte in line)
 
 
 _WORD = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")

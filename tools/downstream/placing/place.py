@@ -10,11 +10,12 @@ from downstream.placing import gnu
 from downstream.placing.doubt import renamed, review, rivals, seat, stranger
 from downstream.placing.linemap import LineMap
 from downstream.placing.lines import count, occurrences
-from downstream.placing.merge import Carry, Change, apply, carry, changes_of
+from downstream.placing.merge import Carried, Carry, Change, apply, carry, changes_of, is_telling
 from downstream.placing.refuse import listed, refused
 from downstream.placing.verdict import HunkResult, HunkStatus
 
 UNANCHORED = "every line near it is repeated, so nothing says which of them it was written for"
+TEXT = 3  # lines from which what a change adds is told apart from chance
 WINDOW = 20  # lines of the base around a hunk in which its changes may slide
 
 
@@ -158,6 +159,9 @@ def _merged(blank: HunkResult, hunk: Hunk, at: int, through: LineMap) -> Placeme
     fresh = [one for one in carried if one.carry is Carry.FRESH]
     if not fresh:
         return _taken(blank, hunk, carried[0].first, renamed(blank.path, seats, through))
+    if (alike := _alike(carried, through)) is not None:
+        reason = f"upstream added lines like those it would add, at line {alike + 1}"
+        return Placement(hunk=hunk, result=replace(blank, reason=reason, candidates=(alike + 1,)))
     taken = len(carried) - len(fresh)
     reason = (
         f"{taken} of its {len(carried)} changes are upstream already" if taken else "upstream changed lines around it"
@@ -172,6 +176,27 @@ def _merged(blank: HunkResult, hunk: Hunk, at: int, through: LineMap) -> Placeme
     )
     changes = tuple(Change(one.first, one.end, one.change.added) for one in fresh)
     return Placement(hunk=hunk, result=placed, changes=changes, rewritten=True, partly=bool(taken))
+
+
+def _alike(carried: Sequence[Carried], through: LineMap) -> int | None:
+    """Return where upstream added half or more of what a change still to be made would add, None where it did not.
+
+    It took the change and went on with it: made once more, it would stand there twice.
+    """
+    known, images = set(map(bytes.strip, through.old)), set(through.to_new)
+    for one in carried:
+        images.update(range(one.first, one.end) if one.carry is Carry.TAKEN else ())
+    for one in carried:
+        telling = {line.strip() for line in one.change.added if is_telling(line.strip(), known)}
+        if one.carry is not Carry.FRESH or not telling:
+            continue
+        # A line or two may well have been added elsewhere for reasons of its own; a text is no accident.
+        reach = WINDOW if len(telling) < TEXT else len(through.new)
+        near = range(max(0, one.first - reach), min(len(through.new), one.end + reach))
+        found = [line for line in near if line not in images and through.new[line].strip() in telling]
+        if 2 * len({through.new[line].strip() for line in found}) >= len(telling):
+            return found[0]
+    return None
 
 
 def _canonical(hunk: Hunk, at: int, old: Sequence[bytes]) -> list[Change]:
