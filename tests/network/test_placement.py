@@ -1,0 +1,278 @@
+"""What a base is worth: hunks placed that text search refuses, misplacements prevented, and no false verdict.
+
+A series is what a release changed, one patch a file, written for the release
+before it. It is carried to an older release (backport), to the release it came
+from (all of it is there already) and to the one after. ``git merge-file`` is the
+oracle for whole files; sabotaged trees have an answer that is known beforehand.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from downstream.patches.parse import parse, split_lines
+from downstream.patches.series import load_series
+from downstream.patches.text import FilePatch, Hunk, Patch
+from downstream.patches.unified import unified
+from downstream.pins import Upstream, load
+from downstream.placing.enclosing import Span, enclosing, functions
+from downstream.placing.merge import apply, changes_of
+from downstream.placing.push import push
+from downstream.placing.verdict import HunkResult, HunkStatus
+from downstream.queue.foreign import read_tolerantly
+from downstream.trees.cache import default_folder
+from downstream.trees.folder import FolderTree
+from downstream.trees.open import open_release
+from downstream.trees.releases import releases
+from downstream.trees.session import Session
+from downstream.trees.tree import LayeredTree, MemoryTree
+from downstream.trees.wheel import WheelTree
+
+pytestmark = pytest.mark.network
+
+ROOT = Path(__file__).parents[2]
+TEXT = (".py", ".cu", ".cuh", ".h", ".hpp", ".cpp", ".jinja")
+MOST = 300_000  # bytes of a file that is compared
+
+Unpacked = Callable[[str, str, Path], Path]
+Versions = Callable[[str], list[str]]
+
+
+@dataclass(slots=True)
+class Figures:
+    """Hunks counted; the last three have to be 0."""
+
+    hunks: int = 0
+    by_text: int = 0  # placed by text search at fuzz 0
+    by_map: int = 0  # placed with a base
+    upstreamed: int = 0
+    gained: int = 0  # placed or proved upstream with a base, refused by text
+    prevented: int = 0  # placed by text where the base says: elsewhere, or not at all
+    merges: int = 0  # whole files that git merge-file agrees on
+    differing: list[str] = field(default_factory=list)  # whole files that git merges into something else
+    false_placed: list[object] = field(default_factory=list)
+    false_upstreamed: list[object] = field(default_factory=list)
+
+    def row(self, title: str) -> str:
+        counted = (self.hunks, self.by_text, self.by_map, self.upstreamed, self.gained, self.prevented)
+        wrong = (len(self.differing), len(self.false_placed), len(self.false_upstreamed))
+        return f"| {title} | {' | '.join(map(str, (*counted, self.merges, *wrong)))} |"
+
+
+def show(row: str) -> None:
+    """One row of docs/placement.md; pytest shows it with -s or on failure."""
+    sys.stdout.write(f"{row}\n")
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Session]:
+    with Session(default_folder()) as one:
+        yield one
+
+
+def changed(upstream: Upstream, old: WheelTree, new: WheelTree) -> list[str]:
+    """The text files of both releases whose checksums differ; a wheel's directory tells them without a download."""
+    found = []
+    for member in old.members():
+        path = upstream.layout.to_repository(member)
+        ours, theirs = old.directory.get(member), new.directory.get(member)
+        if path and ours and theirs and ours.crc != theirs.crc and path.endswith(TEXT) and "3rdparty/" not in path:
+            found += [path] if max(ours.size, theirs.size) < MOST else []
+    return found
+
+
+def series_of(old: dict[str, bytes], new: dict[str, bytes]) -> list[Patch]:
+    made = [(path, unified(path, path, old[path], new[path])) for path in old if path in new]
+    return [parse(content, name=path) for path, content in made if content]
+
+
+@pytest.mark.parametrize(
+    ("name", "most"), [("sglang", 150), pytest.param("sglang", 1000, marks=pytest.mark.slow),
+                       pytest.param("flashinfer", 400, marks=pytest.mark.slow)]
+)  # fmt: skip
+def test_a_series_on_releases_around_its_own(session: Session, name: str, most: int, tmp_path: Path) -> None:
+    pins = load(ROOT)
+    upstream, pin = pins.upstreams[name], pins.pin("stable", name)
+    known = [one.version for one in releases(upstream.package, session=session) if not one.version.is_prerelease]
+    at = known.index(pin.version)
+    before, old, new, after = (open_release(upstream, version, session) for version in known[at - 1 : at + 3])
+    paths = changed(upstream, old, new)[:most]
+    for tree in (before, old, new, after):
+        tree.prefetch(paths)
+    files = {tree.name: {path: found for path in paths if (found := tree.read(path)) is not None}
+             for tree in (before, old, new, after)}  # fmt: skip
+    series = series_of(files[old.name], files[new.name])
+    assert series
+    total = Figures()
+    for tree in (before, new, after):
+        figures = carried(series, files[old.name], files[new.name], files[tree.name], tmp_path)
+        if tree is new:
+            # Its own patched tree: nothing may be placed, and with nothing left to do nothing may change.
+            figures.false_placed += list(_placed(series, files[old.name], files[new.name]))
+        show(figures.row(f"{name}: {old.name} → {new.name} on {tree.name}"))
+        total.differing += figures.differing
+        total.false_placed += figures.false_placed
+    figures = sabotaged((file, hunk, files[old.name][file.path]) for one in series for file in one.files
+                        for hunk in file.hunks)  # fmt: skip
+    show(figures.row(f"{name}: sabotaged"))
+    assert not total.differing
+    assert not total.false_placed
+    assert not figures.false_placed
+    assert not figures.false_upstreamed
+    assert figures.hunks
+
+
+def _placed(series: list[Patch], old: dict[str, bytes], new: dict[str, bytes]) -> Iterator[HunkResult]:
+    report = push(series, MemoryTree(new), base=MemoryTree(old))
+    for result in report.results:
+        yield from (hunk for hunk in result.hunks if hunk.status.placed)
+
+
+def carried(
+    series: list[Patch], old: dict[str, bytes], ours: dict[str, bytes], theirs: dict[str, bytes], scratch: Path
+) -> Figures:
+    """Carry *series* from *old* to *theirs* by text and with the base, and compare."""
+    figures = Figures()
+    text = push(series, MemoryTree(theirs)).results
+    report = push(series, MemoryTree(theirs), base=MemoryTree(old))
+    for by_text, by_map in zip(text, report.results, strict=True):
+        for one, other in zip(by_text.hunks, by_map.hunks, strict=True):
+            figures.hunks += 1
+            figures.by_text += one.status.placed
+            figures.by_map += other.status.placed
+            figures.upstreamed += other.status is HunkStatus.UPSTREAMED
+            figures.gained += other.status.fine and not one.status.placed
+            figures.prevented += one.status.placed and (not other.status.placed or one.offset != other.offset)
+        path = by_map.patch
+        if path not in theirs or not all(hunk.status.fine for hunk in by_map.hunks):
+            continue
+        merged = merge_file(scratch, old[path], ours[path], theirs[path])
+        if merged is not None:
+            figures.merges += 1
+            if merged != report.changes.get(path, theirs[path]):
+                figures.differing.append(path)
+    return figures
+
+
+def merge_file(scratch: Path, old: bytes, ours: bytes, theirs: bytes) -> bytes | None:
+    """What git makes of it; None where it finds a conflict."""
+    for name, content in (("old", old), ("ours", ours), ("theirs", theirs)):
+        (scratch / name).write_bytes(content)
+    run = subprocess.run(
+        ["git", "merge-file", "-p", "ours", "old", "theirs"], cwd=scratch, capture_output=True, check=False
+    )
+    return run.stdout if run.returncode == 0 else None
+
+
+def sabotaged(hunks: Iterator[tuple[FilePatch, Hunk, bytes]]) -> Figures:
+    """Each hunk on versions of its file that were spoiled around it; counted are the trees."""
+    figures = Figures()
+    for file, hunk, content in hunks:
+        lines = split_lines(content)
+        for title, tree, allowed in spoiled(file.path, lines, hunk):
+            figures.hunks += 1
+            patch = Patch(name=title, header=b"", files=(replace(file, hunks=(replace(hunk, number=1),)),))
+            plain = push([patch], MemoryTree({file.path: b"".join(tree)})).results[0].hunks[0]
+            report = push([patch], MemoryTree({file.path: b"".join(tree)}), base=MemoryTree({file.path: content}))
+            result = report.results[0].hunks[0]
+            figures.by_text += plain.status.placed
+            figures.by_map += result.status.placed
+            figures.gained += result.status.fine and not plain.status.placed
+            figures.prevented += plain.status.placed and not result.status.placed
+            if result.status is HunkStatus.UPSTREAMED:
+                figures.false_upstreamed.append((file.path, hunk.number, title))
+            made = report.changes.get(file.path)
+            if made is not None and made not in [b"".join(one) for one in allowed]:
+                figures.false_placed.append((file.path, hunk.number, title, result.status, result.line))
+    return figures
+
+
+Lines = list[bytes]
+
+
+def spoiled(path: str, lines: Lines, hunk: Hunk) -> Iterator[tuple[str, Lines, list[Lines]]]:
+    """Yield (what was done, the tree's file, what may be made of it) for a hunk that lies within a function."""
+    at = hunk.old_start - 1
+    changes = changes_of(hunk, at)
+    span = enclosing(path, lines, changes[0].first) if hunk.old_count and changes else None
+    if (
+        span is None
+        or span.first > at
+        or at + len(hunk.old) > span.end
+        or tuple(lines[at : at + len(hunk.old)]) != hunk.old
+    ):
+        return
+    fixed = apply(lines, changes)
+    grown = span.end + len(fixed) - len(lines)
+    body, mended = lines[span.first : span.end], fixed[span.first : grown]
+    above, below = lines[: span.first], lines[span.end :]
+    name = span.name.rpartition(".")[2].encode("utf-8", "surrogateescape")
+    copy, mended_copy = ([line.replace(name, name + b"_copy") for line in one] for one in (body, mended))
+    yield "the function is gone", above + below, []
+    yield "a copy stands above", above + copy + body + below, [above + copy + mended + below]
+    yield "a copy stands below", above + body + copy + below, [above + mended + copy + below]
+    yield "only a copy is mended", above + mended_copy + body + below, [above + mended_copy + mended + below]
+    twins = [above + mended + body + below, above + body + mended + below]
+    yield "it stands twice", above + body + body + below, twins
+    following = _next(path, lines, span)
+    if following is not None:
+        between, other, rest = (
+            lines[span.end : following.first],
+            lines[following.first : following.end],
+            lines[following.end :],
+        )
+        swapped = above + other + between
+        yield "it changed places with the next", swapped + body + rest, [swapped + mended + rest]
+
+
+def _next(path: str, lines: Lines, span: Span) -> Span | None:
+    after = [one for one in functions(path, tuple(lines)) if one.first >= span.end]
+    return min(after, key=lambda one: (one.first, -one.end), default=None)
+
+
+FEW = ("cron", "unzip", "openssh")
+MANY = ("bash", "curl", "git", "grub2", "imagemagick", "nginx", "perl", "python3.11", "samba", "systemd")
+
+
+@pytest.mark.parametrize("package", [*FEW, *(pytest.param(name, marks=pytest.mark.slow) for name in MANY)])
+def test_a_debian_series_with_its_base(versions: Versions, unpacked: Unpacked, package: str, tmp_path: Path) -> None:
+    tree = FolderTree(unpacked(package, versions(package)[-1], tmp_path))
+    series = read_tolerantly(load_series(tmp_path / "patches"))
+    first = push(series, tree)
+    own = push(series, tree, base=tree)
+    assert [one.status for result in own.results for one in result.hunks if one.status is HunkStatus.UPSTREAMED] == []
+    assert own.changes == first.changes
+    patched = LayeredTree(tree, first.changes)
+    again = push(series, patched, base=tree)
+    figures = Figures()
+    for by_text, by_map in zip(push(series, patched).results, again.results, strict=True):
+        for one, other in zip(by_text.hunks, by_map.hunks, strict=True):
+            figures.hunks += 1
+            figures.by_text += one.status.placed
+            figures.by_map += other.status.placed
+            figures.upstreamed += other.status is HunkStatus.UPSTREAMED
+            figures.gained += other.status.fine and not one.status.placed
+            figures.prevented += one.status.placed and not other.status.placed
+    # Patches of a series may rewrite or undo each other: then one of them asks, and nothing is written. But where
+    # none asks, the patched tree is left as it is.
+    asking = {hunk.path for result in again.results for hunk in result.hunks if not hunk.status.fine}
+    altered = {path for path, content in again.changes.items() if content != patched.read(path)}
+    figures.false_placed += sorted(altered - asking)
+    show(f"{package}: {len(asking)} files ask, {len(altered & asking)} of them also changed")
+    show(figures.row(f"{package} on its own patched tree"))
+    seen: Counter[str] = Counter(file.path for parsed in series for file in parsed.patch.files)
+    spoilt = sabotaged(
+        (file, hunk, content) for parsed in series for file in parsed.patch.files
+        if seen[file.path] == 1 and (content := tree.read(file.path)) is not None for hunk in file.hunks
+    )  # fmt: skip
+    show(spoilt.row(f"{package}: sabotaged"))
+    assert not figures.false_placed
+    assert not spoilt.false_placed
+    assert not spoilt.false_upstreamed
