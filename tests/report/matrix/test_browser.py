@@ -186,6 +186,7 @@ def test_light_and_dark_are_both_readable(show: Show, document: dict[str, Any], 
 def test_eighty_columns_scroll_below_a_name_that_stays(show: Show, document: dict[str, Any]) -> None:
     tab = show(wide(document, 80))
     assert tab.locator("thead th").count() == 81
+    assert tab.locator("thead th").last.inner_text() == "2.0.79 2026-01-01"
     assert tab.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
     cell(tab, 0, 0).focus()
     for _ in range(75):

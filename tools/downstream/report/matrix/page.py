@@ -72,7 +72,8 @@ def _matrix(index: int, matrix: Mapping[str, Any]) -> Iterator[str]:
     for release in releases:
         pinned = ' class="pin"' if release["version"] == matrix["pin"] else ""
         title = f"{release['version']}, {release['date'] or 'date unknown'}"
-        yield f'<th scope="col"{pinned} title="{escape(title)}"><span>{escape(release["version"])}</span></th>'
+        date = f" <i>{escape(release['date'])}</i>" if release["date"] else ""
+        yield f'<th scope="col"{pinned} title="{escape(title)}"><span>{escape(release["version"])}{date}</span></th>'
     yield "</tr></thead><tbody>"
     for number, patch in enumerate(matrix["patches"]):
         yield from _patch(number, patch, matrix)
