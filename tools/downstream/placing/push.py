@@ -87,9 +87,12 @@ def push(patches: Iterable[Patch | Parsed], tree: Tree, *, base: Tree | None = N
 
 
 def _malformed(fault: PatchError) -> FileResult:
-    path, number, reason = "", 1, fault.problem
+    line = fault.place.rpartition(":")[2]
+    path, number, reason = "", 1, f"line {line}: {fault.problem}" if line.isdigit() else fault.problem
     if isinstance(fault, MalformedError):
         path, number, reason = fault.path, fault.hunk or 1, f"line {fault.line}: {fault.reason}"
+    elif fault.next_step:
+        reason = f"{reason}; {fault.next_step}"
     hunk = HunkResult(path=path, number=number, status=HunkStatus.MALFORMED, reason=reason)
     return FileResult(path=path, status=HunkStatus.MALFORMED, hunks=(hunk,), reason=reason)
 

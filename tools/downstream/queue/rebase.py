@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from downstream.errors import PatchError, StateError
+from downstream.errors import PatchError, StateError, TreeError
 from downstream.patches.text import Patch
 from downstream.pins import FILE, moved
 from downstream.placing.push import Push, Pushed, push
@@ -78,6 +79,8 @@ def settle(plan: Plan, carried: Carried) -> RebaseReport:
     else:
         states.save(plan.pins.root, carried.state)
         prepare(plan, carried.state, carried.waiting)
+        with suppress(TreeError):
+            requirements(plan)  # what the last step reads is fetched now, so that it can be taken offline
         report = replace(report, waiting=carried.waiting.patch.name)
     return since(plan, report)
 

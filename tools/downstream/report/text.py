@@ -112,7 +112,9 @@ def _where(place: Located) -> str:
     """``patches/stable/x/y.patch:31: include/f.cuh:417→431``: a place to click, then where upstream."""
     numbers = (place.old_line, place.new_line)
     lines = "→".join(str(line) for line in dict.fromkeys(numbers) if line is not None)
-    where = f"{printable(place.path)}:{place.at}: {printable(place.file.path)}"
+    where = f"{printable(place.path)}:{place.at}"
+    if place.file.path:  # a file patch whose path was refused has none
+        where += f": {printable(place.file.path)}"
     return f"{where}:{lines}" if lines else where
 
 
