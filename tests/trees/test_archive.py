@@ -135,7 +135,7 @@ def test_a_file_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
 
 
 def test_what_git_archives_is_what_git_holds(tmp_path: Path) -> None:
-    from downstream.trees.open import open_spec
+    from downstream.trees.spec import open_spec
 
     (tmp_path / "repo" / "a").mkdir(parents=True)
     (tmp_path / "repo" / "a" / "b.py").write_bytes(b"b\n")

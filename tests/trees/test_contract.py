@@ -15,7 +15,7 @@ from downstream.pins import Upstream
 from downstream.trees.archive import open_archive
 from downstream.trees.folder import FolderTree
 from downstream.trees.installed import open_installed
-from downstream.trees.open import open_spec
+from downstream.trees.spec import open_spec
 from downstream.trees.tree import EXECUTABLE, REGULAR, LayeredTree, MemoryTree, Tree
 
 FILES = {

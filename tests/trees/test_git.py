@@ -11,9 +11,9 @@ import pytest
 
 from downstream.errors import NetworkError, OfflineError, TreeError, UsageError
 from downstream.trees.git import GitTree
-from downstream.trees.open import open_spec
 from downstream.trees.repository import open_git
 from downstream.trees.session import Session
+from downstream.trees.spec import open_spec
 from downstream.trees.tree import EXECUTABLE, REGULAR, SYMLINK
 
 LATIN = "caf\udce9.txt"  # a name that is no UTF-8
@@ -181,7 +181,7 @@ def test_a_damaged_repository_is_told(repo: Path) -> None:
 
 
 def test_git_that_is_not_installed_is_told(repo: Path, tmp_path: Path) -> None:
-    script = "import sys; from downstream.trees.open import open_spec; open_spec(sys.argv[1]).read('run')"
+    script = "import sys; from downstream.trees.spec import open_spec; open_spec(sys.argv[1]).read('run')"
     ended = subprocess.run(
         [sys.executable, "-c", script, f"git:{repo}@main"],
         env={"PATH": str(tmp_path / "empty"), "PYTHONPATH": str(Path(__file__).parents[2] / "tools")},

@@ -15,12 +15,12 @@ from downstream.trees.open import (
     near_versions,
     open_pin,
     open_release,
-    open_spec,
     prefetch,
     prefetch_all,
     reading_wheel,
 )
 from downstream.trees.session import Session
+from downstream.trees.spec import open_spec
 from downstream.trees.tree import MemoryTree
 
 PACKAGE = "flashinfer-python"

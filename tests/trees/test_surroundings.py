@@ -21,7 +21,8 @@ import json, os, sys
 from pathlib import Path
 from packaging.version import Version
 from downstream.pins import load
-from downstream.trees.open import open_release, open_spec
+from downstream.trees.open import open_release
+from downstream.trees.spec import open_spec
 from downstream.trees.session import Session
 cache, root, folder = map(Path, sys.argv[1:])
 if "UMASK" in os.environ:

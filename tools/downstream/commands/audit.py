@@ -126,7 +126,7 @@ def _meant(options: argparse.Namespace, pins: Pins, tree: str) -> Upstream | Non
 
 
 def _opened(text: str, upstream: Upstream | None, session: Session) -> Tree:
-    from downstream.trees.open import open_spec
+    from downstream.trees.spec import open_spec
 
     return open_spec(text, layout=upstream.layout if upstream else IDENTITY, session=session)
 

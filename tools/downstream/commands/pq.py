@@ -59,6 +59,8 @@ placed by their text, at fuzz 0; with it, by where the code went since."""
 def main(argv: Sequence[str] | None = None) -> int:
     options = build_parser().parse_args(argv)
     module, name = options.run
+    if options.command == "check" and (options.series or options.tree):
+        module = "pq_foreign"
     return int(getattr(importlib.import_module(f"downstream.commands.{module}"), name)(options))
 
 

@@ -7,7 +7,6 @@ import datetime
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from downstream.cli import FINDINGS, OK, colour_wanted
@@ -19,57 +18,32 @@ from downstream.pins import Pin, Pins, load
 from downstream.placing.push import push
 from downstream.placing.verdict import HunkStatus, PatchResult, PushReport
 from downstream.queue import state
-from downstream.queue.foreign import find_series, read_tolerantly, write_out
+from downstream.queue.foreign import read_tolerantly
 from downstream.queue.lint import Finding, age, lint, unsettled
 from downstream.queue.transaction import pending, recover
 from downstream.report import json as report_json
 from downstream.report.context import ReportContext, printable
-from downstream.report.formats import FORMATS, rendered, rendered_together
+from downstream.report.formats import FORMATS, rendered_together
 from downstream.report.terminal import progress
 from downstream.trees.cache import default_folder
-from downstream.trees.layout import IDENTITY
-from downstream.trees.open import open_pin, open_spec, prefetch
+from downstream.trees.open import open_pin, prefetch
 from downstream.trees.session import Session
 
 
 def check(options: argparse.Namespace) -> int:
-    if options.series or options.tree:
-        return _check_foreign(options)
     for option in ("base", "out"):
         if getattr(options, option):
             raise UsageError(f"--{option}", "is for foreign material", "give --series and --tree, too")
-    return _check_project(options)
-
-
-def _check_foreign(options: argparse.Namespace) -> int:
-    if not (options.series and options.tree):
-        missing = "--tree" if options.series else "--series"
-        raise UsageError(missing, "is missing", "write --series DIR --tree TREE")
-    series = find_series(options.series, strip=options.strip)
-    layout = load(options.root).upstreams[options.upstream].layout if options.upstream else IDENTITY
-    with _session(options) as session:
-        tree = open_spec(options.tree, layout=layout, session=session)
-        base = open_spec(options.base, layout=layout, session=session) if options.base else None
-        read = read_tolerantly(series)
-        paths = _touched(read)
-        prefetch(tree, paths)
-        report = push(read, tree, base=base)
-    written = write_out(report, options.out) if options.out else ()
-    context = ReportContext(
-        command="check",
-        base_tree=base.name if base else "",
-        tree=tree.name,
-        series=_shown(series.folder),
-        patches={parsed.patch.name: parsed.patch for parsed in read},
-        written=tuple(f"{_shown(options.out)}/{path}" for path in written),
-    )
-    _emit(report.results, context, options)
-    return OK if _fine(report) else FINDINGS
-
-
-def _fine(report: PushReport) -> bool:
-    """Nothing of the report waits for a person: a hunk in a folder of its own counts like a patch."""
-    return report.clean and all(hunk.status.fine for result in report.results for hunk in result.hunks)
+    checked = _judged(options)
+    asked = [name for name in FORMATS if getattr(options, name)]
+    if options.json and not asked:
+        _write(report_json.dumps(_document(checked)))
+    else:
+        reports = [(one.report.results, one.context) for one in checked]
+        _write(rendered_together(reports, options=options, colour=colour_wanted(options.color, sys.stdout)))
+        if not asked:
+            _write("".join(line for one in checked for line in _lint_lines(one, options)))
+    return OK if all(one.ok for one in checked) else FINDINGS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,19 +74,6 @@ class _Checked:
             series=self.folder,
             patches={parsed.patch.name: parsed.patch for parsed in self.read},
         )
-
-
-def _check_project(options: argparse.Namespace) -> int:
-    checked = _judged(options)
-    asked = [name for name in FORMATS if getattr(options, name)]
-    if options.json and not asked:
-        _write(report_json.dumps(_document(checked)))
-    else:
-        reports = [(one.report.results, one.context) for one in checked]
-        _write(rendered_together(reports, options=options, colour=colour_wanted(options.color, sys.stdout)))
-        if not asked:
-            _write("".join(line for one in checked for line in _lint_lines(one, options)))
-    return OK if all(one.ok for one in checked) else FINDINGS
 
 
 def _judged(options: argparse.Namespace) -> list[_Checked]:
@@ -235,18 +196,5 @@ def _session(options: argparse.Namespace) -> Session:
     return Session(default_folder(), offline=options.offline, progress=progress(quiet=options.quiet))
 
 
-def _emit(results: Sequence[PatchResult], context: ReportContext, options: argparse.Namespace) -> None:
-    colour = colour_wanted(options.color, sys.stdout)
-    _write(rendered(results, context=context, options=options, colour=colour))
-
-
 def _write(text: str) -> None:
     sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
-
-
-def _shown(path: Path) -> str:
-    """A path as it may stand in a report: relative where it lies below the working folder."""
-    try:
-        return path.resolve().relative_to(Path.cwd()).as_posix()
-    except ValueError:
-        return path.name

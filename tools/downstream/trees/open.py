@@ -1,4 +1,4 @@
-"""Open a release by its pin, by its version, or by what somebody typed."""
+"""Open a release by its pin or by its version."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from downstream.errors import DownstreamError, OfflineError, TreeError, UsageError
+from downstream.errors import DownstreamError, OfflineError, TreeError
 from downstream.trees import releases as published
-from downstream.trees.layout import IDENTITY, Layout
 from downstream.trees.published import PublishedSource, check_digest, fetch_whole, kept_whole
 from downstream.trees.releases import Release, ReleaseFile
 from downstream.trees.session import ONLINE, Session
@@ -193,29 +192,3 @@ def _unhashed(file: ReleaseFile, session: Session) -> Path:
             if not path.is_file():
                 session.download(file.url, path, sha256="", size=file.size, label=f"fetch {file.name}")
     return path
-
-
-def open_spec(text: str, *, layout: Layout = IDENTITY, base_dir: Path = Path(), session: Session | None = None) -> Tree:
-    """Open what somebody typed: a folder, an archive, a wheel, or ``git:REPO@REV``.
-
-    Relative paths start at *base_dir*. *layout* is for wheels, packed or
-    unpacked; everything else is taken for a repository. A *session* lets REPO be
-    a URL. Raises UsageError where *text* is none of these.
-    """
-    if text.startswith("git:"):
-        from downstream.trees.repository import open_git
-
-        return open_git(text.removeprefix("git:"), base_dir=base_dir, session=session)
-    path = base_dir / text
-    if path.is_dir():
-        from downstream.trees.folder import FolderTree
-
-        unpacked = any(path.glob("*.dist-info"))
-        return FolderTree(path, name=text, layout=layout if unpacked else IDENTITY)
-    if not path.exists():
-        raise UsageError(text, "does not exist", "name a folder, an archive, a wheel, or git:REPO@REV")
-    if path.name.endswith(".whl"):
-        return WheelTree(FileSource(path), layout, path.name)
-    from downstream.trees.archive import open_archive
-
-    return open_archive(path, name=text)
