@@ -26,27 +26,37 @@ class Archive:
 
     def versions(self, package: str) -> list[str]:
         """Return the source versions on offer, oldest first, of each upstream version the newest."""
+        return list({version.rpartition("-")[0]: version for version in self._listed(package)}.values())
+
+    def _listed(self, package: str) -> list[str]:
         run = self._apt("apt-cache", "showsrc", "--only-source", package)
         listed = re.findall(r"^Version: (\S+)$", run.stdout, re.MULTILINE)
-        listed.sort(key=lambda text: [int(part) for part in re.findall(r"\d+", text)])
-        order = list({version.rpartition("-")[0]: version for version in listed}.values())
-        if not order:
+        if not listed:
             pytest.skip(f"apt has no source of {package}: {run.stderr.strip()[:200]}")
-        return order
+        return sorted(listed, key=lambda text: [int(part) for part in re.findall(r"\d+", text)])
 
     def source(self, package: str, version: str) -> Path:
-        """Return the .dsc of a package, fetched once."""
+        """Return the .dsc of a package, fetched once; a mirror that lacks a revision may have the one before it."""
+        upstream, told = version.rpartition("-")[0], ""
+        for revision in reversed(self._listed(package)):
+            if revision.rpartition("-")[0] == upstream:
+                found = self._fetched(package, revision)
+                if isinstance(found, Path):
+                    return found
+                told = told or found
+        pytest.skip(f"apt could not fetch {package}: {told}")
+
+    def _fetched(self, package: str, version: str) -> Path | str:
         folder = self.folder / "sources" / f"{package}_{version.replace(':', '_')}"
         with FileLock(self.folder / f"{folder.name}.lock"):
-            if not (found := list(folder.glob("*.dsc"))):
+            if not folder.is_dir():
                 part = folder.with_name(f"{folder.name}.part")
                 part.mkdir(parents=True, exist_ok=True)
                 run = self._apt("apt-get", "source", "--download-only", "-qq", f"{package}={version}", cwd=part)
                 if run.returncode:
-                    pytest.skip(f"apt could not fetch {package}: {run.stderr.strip()[-300:]}")
+                    return run.stderr.strip()[-300:]
                 part.rename(folder)
-                found = list(folder.glob("*.dsc"))
-        return found[0]
+            return next(folder.glob("*.dsc"))
 
     def _apt(self, command: str, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
