@@ -239,6 +239,11 @@ def test_what_does_not_balance_is_listed() -> None:
     assert audit(tree, Scope(question=QUESTION)).coverage.problems == ("a.cuh:1: unterminated conditional",)
 
 
+def test_a_condition_that_is_no_expression_is_listed() -> None:
+    tree = MemoryTree({"a.cuh": b"#if __CUDA_ARCH__ >= 900 &&\nint a;\n#endif\n"})
+    assert audit(tree, Scope(question=QUESTION)).coverage.problems == ("a.cuh:1: malformed: ends too early",)
+
+
 def test_the_order_and_the_fingerprints_do_not_depend_on_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     files = {f"include/k{number}.cuh": ALLREDUCE for number in range(12)}
     alone = guards(files)

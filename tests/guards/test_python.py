@@ -79,6 +79,30 @@ def shown(guard: Guard) -> str:
             "over-inclusive",
             "",
         ),
+        # Lists of architecture names in builders: a is exact, f is the family, +PTX is whatever comes later
+        ('archs = ["9.0a", "10.0a"]', "aaiii", "suspect", 'archs = ["9.0a", "10.0a"]'),
+        ('archs = ["9.0a", "10.0f", "12.0f"]', "aaaaa", "None", ""),
+        ('archs = ["9.0a", "10.0a", "12.0a"]', "aaiai", "suspect", ""),
+        ('os.environ["FLASHINFER_CUDA_ARCH_LIST"] = "9.0a 10.0f"', "aaaii", "suspect", ""),
+        ('os.environ["FLASHINFER_CUDA_ARCH_LIST"] = "9.0 10.0+PTX"', "aaaaa", "None", ""),
+        (
+            'flags = ["-gencode=arch=compute_90a,code=sm_90a", "-gencode=arch=compute_100f,code=sm_100f"]',
+            "aaaii",
+            "suspect",
+            "",
+        ),
+        # match
+        (
+            "match torch.cuda.get_device_capability()[0]:\n    case 9 | 10:\n        f()\n    case _:\n        raise E",
+            "aaaii",
+            "suspect",
+            "match torch.cuda.get_device_capability()[0]: case 9 | 10",
+        ),
+        ("match get_compute_capability(d):\n    case (9, 0):\n        f()", "aiiii", "suspect", ""),
+        # Texts put together
+        ("if f'{major}{minor}' in ('90', '100'):\n    f()", "aaiii", "suspect", ""),
+        # A dict's neighbours say nothing about it
+        ("def is_sm100_here(major):\n    return 1\nSIZES = {9: 1, 10: 2}", "aaaii", "suspect", ""),
         # Decorators
         (
             "@supported_compute_capability([100, 103])\ndef _cudnn_mm():\n    return True",

@@ -132,7 +132,7 @@ class _Judge:
         work = [("cuda", path) for path in asking_files(self.definitions, chosen)]
         work += [("host", path) for path in chosen if host.asks(self._texts[path])]
         scripts = [path for path in self._scripts if self._wanted(path)]
-        work += [("python", path) for path in scripts if self.predicates.asks(self._texts[path])]
+        work += [("python", path) for path in scripts if path in self.predicates.asking]
         _ = self.predicates.definitions  # once, before the work is shared out
         work += [("embedded", path) for path in scripts if embedded.asks(self._texts[path])]
         return work
@@ -151,7 +151,15 @@ class _Judge:
             match kind:
                 case "cuda":
                     file = cuda.CudaFile(self.definitions, path, content, question)
-                    return list(file.guards()), [f"{path}:{line}: {text}" for line, text in file.source.problems]
+                    found = list(file.guards())
+                    problems = [f"{path}:{line}: {text}" for line, text in file.source.problems]
+                    problems += [
+                        f"{path}:{guard.line}: {name}"
+                        for guard in found
+                        for name in guard.unknown
+                        if name.startswith("malformed")
+                    ]
+                    return found, problems
                 case "host":
                     return list(host.guards(path, content, question)), []
                 case "embedded":

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from downstream.guards.abstract import Assigned
+from downstream.guards.cases import written
 from downstream.guards.interpreter import called
+from downstream.guards.listed import architectures, built_for
 from downstream.guards.names import PREDICATE, FunctionNode, assigned
 
 LISTS = frozenset({"supported_major_versions", "supported_compute_capabilities", "supported_archs"})
@@ -19,9 +21,6 @@ _DECORATOR = re.compile(
 )
 _ENTRY = re.compile(r"""^\s*#\s*(?:"([\w.\-]+)"|'([\w.\-]+)')\s*,?\s*(?:#.*)?$""")
 _ARCH_WORDS = re.compile(r"capab|\bmajors?\b|cc_major|\bsm_?\d|\bsm\b|(?:\b|_)arch|hopper|blackwell", re.IGNORECASE)
-_MAJORS = frozenset(range(7, 14))
-_NUMBERS = frozenset({70, 72, 75, 80, 86, 87, 89, 90, 100, 101, 103, 110, 120, 121})
-_TEXT_KEY = re.compile(r"(?:sm_?)?(\d{2,3})[af]?")
 _NEAR = 3  # lines around a dict that may say what its keys are
 
 
@@ -142,6 +141,8 @@ class _Finder:
         """The largest conditions within an expression, and the lists and dicts."""
         if isinstance(node, ast.List | ast.Tuple | ast.Set):
             yield from self._commented(node, context)
+        if not skip_whole and isinstance(node, ast.List | ast.Tuple | ast.Set | ast.Constant):
+            yield from self._built_for(node, context)
         if isinstance(node, ast.Dict):
             yield from self._table(node, context)
         if isinstance(node, ast.Call):
@@ -174,6 +175,13 @@ class _Finder:
         if called(node) in _LISTING_CALLS and node.args and not _is_none(node.args[0]):
             yield self._gate(node.args[0], Role.LIST, context)
 
+    def _built_for(self, node: ast.expr, context: _Context) -> Iterator[Gate]:
+        around = "\n".join(self._lines[context.statement.lineno - 1 : context.statement.end_lineno])
+        served = built_for(node, around)
+        if served is not None:
+            text = f"{context.assigned_name or 'architectures'} = {self._source(node)}"
+            yield self._gate(served, Role.LIST, context, text=text)
+
     def _decorator(self, node: ast.expr, function: FunctionNode, owners: tuple[str, ...]) -> Iterator[Gate]:
         if isinstance(node, ast.Call) and _DECORATOR.match(called(node)) and node.args:
             context = _Context(function, function, owners, {})
@@ -183,7 +191,7 @@ class _Finder:
 
     def _table(self, node: ast.Dict, context: _Context) -> Iterator[Gate]:
         keys = [key.value for key in node.keys if isinstance(key, ast.Constant)]
-        if len(keys) < 2 or len(keys) != len(node.keys) or not _architectures(keys):
+        if len(keys) < 2 or len(keys) != len(node.keys) or not architectures(keys):
             return
         first = max(0, context.statement.lineno - 1 - _NEAR)
         near = "\n".join(self._lines[first : context.statement.end_lineno])
@@ -226,7 +234,7 @@ class _Finder:
             node=node,
             line=line or node.lineno,
             end_line=end_line or node.end_lineno or node.lineno,
-            text=text or self._source(node),
+            text=text or written(node) or self._source(node),
             function=context.function,
             qualified=".".join(context.owners) if context.function else None,
             body=body,
@@ -283,17 +291,6 @@ def _is_condition(node: ast.expr) -> bool:
 
 def _is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
-
-
-def _architectures(keys: Sequence[object]) -> bool:
-    if all(isinstance(key, int) and not isinstance(key, bool) for key in keys):
-        known = set(keys)
-        return (known <= _MAJORS and bool(known & {9, 10, 12})) or (known <= _NUMBERS and bool(known & {90, 100, 120}))
-    if all(isinstance(key, str) for key in keys):
-        found = [_TEXT_KEY.fullmatch(str(key)) for key in keys]
-        numbers = {int(each[1]) for each in found if each}
-        return all(found) and numbers <= _NUMBERS and bool(numbers & {90, 100, 120})
-    return False
 
 
 _COMMENT = re.compile(r"""("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|#[^\n]*""")

@@ -194,6 +194,8 @@ class Interpreter:
                     return FREE
         if MAJOR.match(name) and not _NOT_A_DEVICE.search(name):
             return self._met(Const(self._capability.major))
+        if name == "minor":
+            return Const(self._capability.minor)
         if _ARCH_NAME.match(name):
             return self._met(Arch(self._capability))
         if NAMED.match(name):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from downstream.arches import ComputeCapability
 from downstream.guards.abstract import FREE, Abstract, Assigned, Const, Open
+from downstream.guards.cases import CasesAsChains
 
 QUERY = re.compile(r"^(?:get_)?(?:device_|cuda_|gpu_|compute_|torch_)*(?:compute_)?capability$")
 NUMBER = re.compile(
@@ -52,6 +53,8 @@ def parse(path: str, content: bytes) -> Module | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # upstream's invalid escapes are not ours to report
             tree = ast.parse(content, path)
+            if b"match " in content:
+                tree = CasesAsChains().visit(tree)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     module = Module(path, content.decode("utf-8", "replace"), tree)

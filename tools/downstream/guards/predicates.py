@@ -18,6 +18,7 @@ DEPTH = 8  # calls into calls
 _ASKS = re.compile(
     rb"(?i)capabilit|(?<![-\w])(?:(?:cc|sm|dev|device|cuda|gpu|arch)_)?major\b(?!-)|_majors\b|supported_major"
     rb"|\bis_\w*(?:sm_?\d|blackwell|hopper|ampere)|has_sm\d|\bsm_version|_archs?\b|flashinfer_cutlass"
+    rb"|\barchs\b|arch_list|gencode"
     rb"|\bsm\s*(?:[=!<>]=|[<>]|(?:not\s+)?in\b)"
 )
 _MENTION = re.compile(
@@ -49,10 +50,10 @@ class Predicates:
         self._answers: dict[tuple[str, bool, ComputeCapability], Abstract] = {}
         self._telling: dict[tuple[Definition, ...], bool] = {}
 
-    @staticmethod
-    def asks(content: bytes) -> bool:
-        """Whether a file can hold a gate at all."""
-        return _ASKS.search(content) is not None
+    @cached_property
+    def asking(self) -> frozenset[str]:
+        """The files that can hold a gate at all."""
+        return frozenset(path for path, content in self.texts.items() if _ASKS.search(content))
 
     def module(self, path: str) -> Module | None:
         """The parsed file, or None where this Python cannot read it."""
@@ -64,8 +65,8 @@ class Predicates:
     def definitions(self) -> Mapping[str, tuple[Definition, ...]]:
         """Functions and assigned predicates that ask for the architecture, by name."""
         found: dict[str, list[Definition]] = {}
-        for path, content in self.texts.items():
-            if self.asks(content) and (module := self.module(path)) is not None:
+        for path in self.texts:
+            if path in self.asking and (module := self.module(path)) is not None:
                 for name, definition in _definitions(module):
                     found.setdefault(name, []).append(definition)
         return {name: tuple(definitions) for name, definitions in found.items()}

@@ -133,12 +133,13 @@ class _Judge:
         gate = self._gate
         names = [posixpath.basename(self._path), *([gate.qualified] if gate.qualified else [])]
         if gate.role in (Role.LIST, Role.DECORATOR):
+            if gate.role is Role.LIST:
+                names.append(gate.name)
             if gate.role is Role.LIST and gate.function:
                 names += [text for node in ast.walk(gate.function) for text in _module_name(node)]
             return hardware.needs(names)
         if gate.role is Role.TABLE:
-            near = "\n".join(self._lines[max(0, gate.line - 6) : gate.end_line])
-            return hardware.needs([gate.name, near, *names])
+            return hardware.needs([gate.name, self._said_above(), ast.unparse(gate.statement or gate.node), *names])
         statements = [statement for statement in gate.body if not _talks(statement)]
         if gate.role is Role.IF and not self._inverted and statements:
             found = [hardware.needs([_text(statement)]) for statement in statements]
@@ -146,6 +147,14 @@ class _Judge:
         if self._inverted or gate.role is Role.ASSERT:
             return hardware.needs([*names, _text(gate.statement) if gate.statement else ""])
         return hardware.needs([*_other_words(gate), *names])
+
+    def _said_above(self) -> str:
+        """The comment right above the gate's statement: other code near it is no evidence."""
+        end = (self._gate.statement.lineno if self._gate.statement else self._gate.line) - 1
+        first = end
+        while first and self._lines[first - 1].lstrip().startswith("#"):
+            first -= 1
+        return "\n".join(self._lines[first:end])
 
     def _only_names(self) -> bool:
         """Whether the gate is the definition of a predicate, or a constant named after one."""
