@@ -188,3 +188,12 @@ def test_a_user_without_a_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPat
     with pytest.raises(TreeError) as caught:
         default_folder()
     assert VARIABLE in str(caught.value)
+
+
+def test_a_cache_behind_a_symlink_is_a_cache(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "cache").symlink_to("elsewhere", target_is_directory=True)
+    cache = Cache(tmp_path / "cache")
+    cache.write("a/b", b"one")
+    assert Cache(tmp_path / "elsewhere").read("a/b") == cache.read("a/b") == b"one"
+    assert (tmp_path / "cache").is_symlink()

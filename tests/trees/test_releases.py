@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -264,3 +265,16 @@ def test_a_refused_login_is_told(session: Callable[..., Session], index: Any) ->
         releases(PACKAGE, session=session())
     assert "401" in caught.value.problem
     assert "login" in caught.value.next_step
+
+
+@pytest.mark.parametrize(("hours", "asked"), [(-48, True), (-1, True), (0, False), (48, True)])
+def test_a_clock_that_is_set_asks_once_more_at_the_most(
+    session: Callable[..., Session], index: Any, monkeypatch: pytest.MonkeyPatch, hours: int, asked: bool
+) -> None:
+    index.publish(PACKAGE, names("0.6.4"))
+    listing(PACKAGE, session=session())
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + hours * 3600)
+    later = session()
+    assert len(listing(PACKAGE, session=later).releases) == 1
+    assert (later.requests > 0) is asked
