@@ -12,6 +12,7 @@ refused     a body that goes on after its counts, a binary file, an unsafe path:
 ambiguous   the text stands at several places off its line: we ask, GNU patch takes the nearest
 there       a file to be added is there with this content, a mode or a rename is made already: we see that nothing is
             left to do, GNU patch fails
+half        a rename whose hunks do not all fit: we leave both files alone, GNU patch renames with what fits
 spaces      a name with spaces, without quotes or a TAB after it: we read all of it, as git does; GNU patch ends it
             at the first space
 after       the file already differs by one of these
@@ -36,6 +37,7 @@ import pytest
 
 from downstream.patches.parse import parse_tolerant
 from downstream.patches.series import SeriesEntry, load_series
+from downstream.patches.text import ChangeKind
 from downstream.placing.push import push
 from downstream.queue.foreign import read_tolerantly
 from downstream.trees.folder import FolderTree
@@ -121,6 +123,7 @@ def _compare_patch(found: Comparison, ours: dict[str, Any], entry: SeriesEntry, 
     files = parse_tolerant((patches / entry.name).read_bytes(), name=entry.name, strip=entry.strip).patch.files
     pairs = [(file.old_path, file.new_path) for file in files if file.old_path and file.new_path]
     names = {path: pair for pair in pairs for path in pair if pair[0] != pair[1]}
+    renamed = {path for file in files if file.kind is ChangeKind.RENAME for path in (file.old_path, file.new_path)}
     said: dict[str, list[dict[int, tuple[bool, int]]]] = {}
     for mark, end in zip(marks, ends, strict=True):
         hunks = SAID.findall(run.stdout[mark.end() : end])
@@ -135,7 +138,10 @@ def _compare_patch(found: Comparison, ours: dict[str, Any], entry: SeriesEntry, 
             continue
         if not file["hunks"]:
             continue
-        runs = [said[name] for name in (path, *names.get(path, ())) if said.get(name)]
+        if path in renamed and file["status"] not in ("clean", "offset"):
+            found.rules["half"] += 1
+            found.differing |= {path, *names[path]}
+        runs = [said[name] for name in (path, *names.get(path, ()), path.partition(" ")[0]) if said.get(name)]
         verdicts = runs[0].pop(0) if runs else {}
         for hunk in file["hunks"]:
             found.hunks[hunk["status"]] += 1
