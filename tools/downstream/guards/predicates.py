@@ -14,6 +14,7 @@ from downstream.guards.interpreter import Interpreter
 from downstream.guards.names import STRICT, FunctionNode, Module, by_name, parse
 
 DEPTH = 8  # calls into calls
+SEVERAL = 6  # definitions of one name; forward() has hundreds, which call one another
 
 _ASKS = re.compile(
     rb"(?i)capabilit|(?<![-\w])(?:(?:cc|sm|dev|device|cuda|gpu|arch)_)?major\b(?!-)|_majors\b|supported_major"
@@ -75,7 +76,7 @@ class Predicates:
         """What calling *name* answers; of several definitions it is not known which is meant."""
         known = self.definitions.get(name, ())
         alike = tuple(one for one in known if one.method is call.method) or known
-        if not alike or depth > DEPTH:
+        if not alike or depth > DEPTH or len(alike) > SEVERAL:
             return by_name(name, capability)
         if call.positional or call.keywords:
             result = self._defined(alike, capability, call, depth)
