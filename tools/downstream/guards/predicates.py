@@ -76,7 +76,7 @@ class Predicates:
         """What calling *name* answers; of several definitions it is not known which is meant."""
         known = self.definitions.get(name, ())
         alike = tuple(one for one in known if one.method is call.method) or known
-        if not alike or depth > DEPTH or len(alike) > SEVERAL:
+        if not alike or depth > DEPTH or len(known) > SEVERAL:
             return by_name(name, capability)
         if call.positional or call.keywords:
             result = self._defined(alike, capability, call, depth)
