@@ -141,7 +141,11 @@ def _compare_patch(found: Comparison, ours: dict[str, Any], entry: SeriesEntry, 
         if path in renamed and file["status"] not in ("clean", "offset"):
             found.rules["half"] += 1
             found.differing |= {path, *names[path]}
-        runs = [said[name] for name in (path, *names.get(path, ()), path.partition(" ")[0]) if said.get(name)]
+        cut = path.partition(" ")[0]
+        if cut != path and said.get(cut) and file["status"] == "upstreamed":
+            found.rules["spaces"] += 1
+            found.differing |= {path, cut}
+        runs = [said[name] for name in (path, *names.get(path, ()), cut) if said.get(name)]
         verdicts = runs[0].pop(0) if runs else {}
         for hunk in file["hunks"]:
             found.hunks[hunk["status"]] += 1
