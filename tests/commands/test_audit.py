@@ -187,6 +187,7 @@ def test_entries_whose_guard_is_gone_are_reported_and_pruned(run: Run, root: Pat
     assert code == 1
     assert "ledger: include/* says it covers 2, it matches 1: look at them again" in text
     assert "ledger: the guard of feedfacecafe is gone: tools/audit.py review --prune" in text
+    assert "is gone" not in run("--paths", "include/*")[1]  # what was not looked for
     assert run("review", "--prune")[0] == 0
     assert "feedface" not in ledger.read_text()
     assert run()[0] == 0
@@ -316,6 +317,7 @@ def test_diff_tells_new_from_gone(run: Run, unpacked: Path, tmp_path: Path) -> N
         (("--diff", "1.0", "2.0"), "add --upstream attend"),
         (("--diff", "here", "there", "--upstream", "attend"), "is neither a tree nor a version"),
         (("review", "--tree", "x"), "has no ledger of its own"),
+        (("review", "--prune", "--paths", "include/*"), "cannot be told from a part of the audit"),
     ],
 )
 def test_a_request_without_a_meaning_is_refused(run: Run, words: tuple[str, ...], problem: str) -> None:

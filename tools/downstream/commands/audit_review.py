@@ -34,6 +34,9 @@ def main(argv: Sequence[str]) -> int:
     for name in ("tree", "installed", "diff"):
         if getattr(options, name):
             raise UsageError(f"--{name}", "has no ledger of its own", "review works on a line's pins")
+    if options.prune and (options.paths or options.reference or options.target or options.defines):
+        problem = "cannot be told from a part of the audit"
+        raise UsageError("--prune", problem, "leave out --paths, --reference, --target and -D")
     pins = load_pins(options.root)
     bar = progress(quiet=options.quiet)
     left = 0

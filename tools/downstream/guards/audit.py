@@ -36,6 +36,11 @@ class Scope:
     toolkit: Toolkit | None = field(default_factory=Toolkit)
     defines: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def partial(self) -> bool:
+        """Whether it shows less, or something else, than the audit that a ledger is kept for."""
+        return bool(self.paths or self.defines) or not self.question.variants
+
 
 def audit(tree: Tree, scope: Scope, *, progress: Progress = SILENT) -> Audit:
     """Find and judge every guard of *tree*. What cannot be understood is listed, not skipped."""
@@ -79,6 +84,7 @@ class Auditor:
                 files=len(self._texts),
                 scanned=len({path for _, path in work}),
                 problems=tuple(sorted(problems)),
+                partial=self._scope.partial,
             ),
         )
 

@@ -166,6 +166,8 @@ class Covered:
 def covered(found: Audit, ledger: Ledger) -> Covered:
     """Hold an audit against a ledger (an empty one: everything is unreviewed)."""
     reading = hold(ledger, found.concerns)
+    if found.coverage.partial:  # what was not looked for is not gone
+        reading = replace(reading, gone=(), miscounted=())
     guards = tuple(
         replace(guard, covered_by=f"ledger: {reading.covered[guard.fingerprint].name}")
         if guard.concern and guard.fingerprint in reading.covered

@@ -149,6 +149,7 @@ class Coverage:
     files: int = 0
     scanned: int = 0  # files that hold anything to judge
     problems: tuple[str, ...] = ()  # path:line: what could not be understood
+    partial: bool = False  # not all of the tree, or another question than a ledger answers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
