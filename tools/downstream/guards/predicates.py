@@ -50,6 +50,7 @@ class Predicates:
             self.modules = {path: like.modules[path] for path in same}
         self._answers: dict[tuple[str, bool, ComputeCapability], Abstract] = {}
         self._telling: dict[tuple[Definition, ...], bool] = {}
+        self._followed: set[str] = set()
 
     @cached_property
     def asking(self) -> frozenset[str]:
@@ -79,7 +80,11 @@ class Predicates:
         if not alike or depth > DEPTH or len(known) > SEVERAL:
             return by_name(name, capability)
         if call.positional or call.keywords:
+            if name in self._followed:  # a circle: forward() calls forward()
+                return by_name(name, capability)
+            self._followed.add(name)
             result = self._defined(alike, capability, call, depth)
+            self._followed.discard(name)
         else:
             key = (name, call.method, capability)
             if key not in self._answers:
