@@ -95,8 +95,12 @@ def test_the_13_guards_of_the_all_reduce_header(found: Found) -> None:
         ("flashinfer", "0.6.3", "csrc/nv_internal/include/tensorrt_llm/common/cudaUtils.h", 772, "suspect"),
         ("flashinfer", "0.6.3", "flashinfer/jit/attention/modules.py", 1754, "over-inclusive"),  # T15
         ("flashinfer", "0.6.3", "flashinfer/jit/attention/fmha_v2/generator_utils.py", 2262, "suspect"),  # in a string
-        ("flashinfer", "0.7.2", "flashinfer/jit/fused_moe.py", 386, "over-inclusive"),  # N8
-        ("flashinfer", "0.7.2", "include/flashinfer/norm/ln_silu_headers.cuh", 291, "served"),  # N9
+        pytest.param(
+            "flashinfer", "0.7.2", "flashinfer/jit/fused_moe.py", 386, "over-inclusive", marks=pytest.mark.slow
+        ),  # N8
+        pytest.param(
+            "flashinfer", "0.7.2", "include/flashinfer/norm/ln_silu_headers.cuh", 291, "served", marks=pytest.mark.slow
+        ),  # N9
         ("sglang", "0.5.9", "python/sglang/srt/layers/communicator.py", 95, "suspect"),  # S1
         ("sglang", "0.5.9", "python/sglang/srt/layers/communicator.py", 604, "suspect"),
         ("sglang", "0.5.9", "python/sglang/srt/server_args.py", 1681, "suspect"),  # S2: the condition of 1691
@@ -114,12 +118,14 @@ def test_what_domain_lists_is_found(
     assert verdict_class in near.values(), classes(found(upstream, version), path)
 
 
+@pytest.mark.slow  # 430 MB of source
 def test_upstream_opened_the_header_in_0_7_2(found: Found) -> None:
     guards = found("flashinfer", "0.7.2")
     assert classes(guards, AR) == {}
     assert ("flashinfer/jit/comm.py", 198) not in guards
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "line"),
     [
