@@ -509,8 +509,17 @@ def test_a_fault_of_one_rank_leaves_all_ranks_without_and_is_told_once(
 def test_a_group_that_flashinfer_has_no_thresholds_for_goes_on_without(after: Sources, gpus: int) -> None:
     machine = Machine(SM120, gpus)
     assert outcome(machine, after) == "off"
-    assert machine.warnings == [f"FlashInfer allreduce fusion is off: it takes 2, 4 or 8 GPUs, not {gpus}"]
+    assert machine.warnings == [f"FlashInfer allreduce fusion is off: rank 0: it takes 2, 4 or 8 GPUs, not {gpus}"]
     assert machine.copies == 0
+
+
+@pytest.mark.parametrize(("value", "off"), [("1", True), (" 2", True), ("0", False), ("", False)])
+def test_nccl_p2p_disable_turns_it_off(after: Sources, value: str, off: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NCCL_P2P_DISABLE", value)
+    machine = Machine(SM120, 4)
+    assert outcome(machine, after) == ("off" if off else "trtllm")
+    told = ["FlashInfer allreduce fusion is off: rank 0: NCCL_P2P_DISABLE is set"]
+    assert machine.warnings == (told if off else [])
 
 
 @pytest.mark.parametrize("what", ["no memory for the workspace", "no workspace"])

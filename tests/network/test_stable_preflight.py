@@ -223,6 +223,15 @@ def test_a_group_that_flashinfer_has_no_kernels_or_thresholds_for_goes_on_withou
     assert (machine.mappings, machine.workspaces) == ({}, [])
 
 
+@pytest.mark.parametrize(("value", "off"), [("1", True), (" 2", True), ("0", False), ("", False)])
+def test_nccl_p2p_disable_turns_it_off(source: bytes, value: str, off: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NCCL_P2P_DISABLE", value)
+    machine = Machine(4)
+    assert prepare(machine, source) == [not off] * 4
+    told = ["FlashInfer allreduce fusion is off: rank 0: NCCL_P2P_DISABLE is set"]
+    assert machine.warnings == (told if off else [])
+
+
 @pytest.mark.parametrize(
     ("fault", "told"),
     [

@@ -33,10 +33,19 @@ def variables(installed: Installation, environment: Mapping[str, str]) -> list[F
         findings.append(
             Finding("environment", Level.NOTE, text, "unset it; the SM120 build's own rule admits its siblings")
         )
+    if p2p_disabled(environment):
+        text = "NCCL_P2P_DISABLE is set: NCCL goes through host memory, and the preflight of fused all-reduce refuses"
+        advice = "where the doctor's --copy finds every pair right, unset it"
+        findings.append(Finding("environment", Level.NOTE, text, advice))
     return findings
 
 
-def flags(paths: list[str], gpus: list[Gpu], peers: Finding) -> Finding:
+def p2p_disabled(environment: Mapping[str, str]) -> bool:
+    """Say whether NCCL is told not to use peer access; it reads any number but 0 as yes."""
+    return environment.get("NCCL_P2P_DISABLE", "").strip() not in ("", "0")
+
+
+def flags(paths: list[str], gpus: list[Gpu], peers: Finding, environment: Mapping[str, str]) -> Finding:
     """Say which of SGLang's flags make sense on *gpus*."""
     usable = [gpu for gpu in gpus if gpu.is_sm12x]
     if not usable:
@@ -51,6 +60,9 @@ def flags(paths: list[str], gpus: list[Gpu], peers: Finding) -> Finding:
         return Finding("flags", Level.NOTE, "; ".join(always), "one GPU: all-reduce flags do nothing", facts)
     if peers.level is not Level.OK:
         advice = f"leave out {fusion}: not every GPU reaches every other"
+        return Finding("flags", Level.NOTE, "; ".join(always), advice, facts)
+    if p2p_disabled(environment):
+        advice = f"leave out {fusion}: NCCL_P2P_DISABLE is set, and its preflight refuses"
         return Finding("flags", Level.NOTE, "; ".join(always), advice, facts)
     facts["fusion"] = fusion
     sure = "" if peers.facts.get("copied") else "; run the doctor with --copy first"

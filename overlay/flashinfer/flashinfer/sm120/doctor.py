@@ -42,7 +42,7 @@ def examine(paths: list[str], *, copy: bool, targets: list[modules.Capability]) 
         *about_gpus,
         peers,
         *advice.variables(installed, os.environ),
-        advice.flags(paths, gpus, peers),
+        advice.flags(paths, gpus, peers, os.environ),
     ]
 
 
