@@ -147,6 +147,8 @@ def test_peers_are_asked_for_and_with_copy_believed_only_when_seen(
         (["--copy"], {"GPUS": "120 120"}, "--enable-flashinfer-allreduce-fusion", "measure before you keep it"),
         (["--copy"], {"GPUS": "120 120", "COPY": "corrupts"}, None, "not every GPU reaches every other"),
         ([], {"GPUS": "120 120", "DENIED": "0>1"}, None, "leave out --enable-flashinfer-allreduce-fusion"),
+        (["--copy"], {"GPUS": "120 120", "NCCL_P2P_DISABLE": "1"}, None, "NCCL_P2P_DISABLE is set"),
+        ([], {"GPUS": "120 120", "NCCL_P2P_DISABLE": "0"}, "--enable-flashinfer-allreduce-fusion", "measure before"),
     ],
 )
 def test_fusion_is_advised_only_where_peers_reach_each_other(
@@ -156,6 +158,13 @@ def test_fusion_is_advised_only_where_peers_reach_each_other(
     assert finding["facts"]["fusion"] == fusion
     assert advice in finding["advice"]
     assert "--moe-runner-backend flashinfer_cutlass" in finding["text"]
+
+
+@pytest.mark.parametrize(("value", "noted"), [("1", True), ("0", False)])
+def test_nccl_p2p_disable_is_a_note(examine: Any, value: str, noted: bool) -> None:
+    finding = examine(GPUS="120 120", NCCL_P2P_DISABLE=value).get("environment")
+    assert (finding is not None) is noted
+    assert not noted or (finding["level"], "NCCL_P2P_DISABLE" in finding["text"]) == ("note", True)
 
 
 def test_the_gpus_there_decide_what_modules_must_have_code_for(examine: Any, tmp_path: Path) -> None:
