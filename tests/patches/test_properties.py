@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from downstream.errors import PatchError
+from downstream.patches.crosscheck import crosscheck
 from downstream.patches.parse import parse, parse_tolerant
 from downstream.patches.series import load_series
 from downstream.patches.unified import unified
@@ -40,6 +41,7 @@ def test_anything_is_read_or_refused_and_no_byte_is_lost(pieces: list[bytes]) ->
     except PatchError:
         return
     assert parsed.patch.to_bytes() == content
+    crosscheck(parsed.patch)
     for file in parsed.patch.files:
         for hunk in file.hunks:
             assert (len(hunk.old), len(hunk.new)) == (hunk.old_count, hunk.new_count)

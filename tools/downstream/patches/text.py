@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -35,13 +35,22 @@ class Hunk:
     raw: bytes  # exactly as in the patch file, @@ line included
     at: int  # 1-based line of the @@ line in the patch file
 
+    _sides: list[tuple[bytes, ...]] = field(default_factory=list, init=False, repr=False, compare=False)
+
     @property
     def old(self) -> tuple[bytes, ...]:
-        return tuple(line for sign, line in self.body if sign != "+")
+        return self._both()[0]
 
     @property
     def new(self) -> tuple[bytes, ...]:
-        return tuple(line for sign, line in self.body if sign != "-")
+        return self._both()[1]
+
+    def _both(self) -> list[tuple[bytes, ...]]:
+        """Both sides, put together once: a hunk is asked for them again and again while its place is looked for."""
+        if not self._sides:
+            self._sides.append(tuple([line for sign, line in self.body if sign != "+"]))
+            self._sides.append(tuple([line for sign, line in self.body if sign != "-"]))
+        return self._sides
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ class Side:
     tree: Tree
     _lines: dict[str, list[bytes] | None] = field(default_factory=dict)
     _modes: dict[str, int] = field(default_factory=dict)
-    _touched: dict[str, None] = field(default_factory=dict)
+    _before: dict[str, list[bytes] | None] = field(default_factory=dict)  # the tree's lines of files that were put
 
     def lines(self, path: str) -> list[bytes] | None:
         """Return the file's lines as they now are, None where there is no such file. Not to be changed in place."""
@@ -32,18 +32,20 @@ class Side:
 
     def put(self, path: str, lines: list[bytes] | None, *, mode: int | None = None) -> None:
         """Change, add or (None) remove a file."""
+        if path not in self._before:
+            self._before[path] = self.lines(path)
         self._lines[path] = lines
-        self._touched[path] = None
         if mode is not None:
             self._modes[path] = mode
 
     def changes(self) -> dict[str, bytes | None]:
         """Return every file that differs from the tree's, None for one removed."""
         found: dict[str, bytes | None] = {}
-        for path in sorted(self._touched):
+        for path, before in sorted(self._before.items()):
             lines = self._lines[path]
             content = None if lines is None else b"".join(lines)
-            if content != self.tree.read(path):
+            # A last line that a patch leaves without any character is none in the file.
+            if lines != before and (before is None or content != b"".join(before)):
                 found[path] = content
         return found
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from downstream.errors import PatchError, UsageError
+from downstream.patches.crosscheck import crosscheck
 from downstream.patches.header import Header, with_field
 from downstream.patches.parse import parse
 from downstream.patches.text import ChangeKind, FilePatch, Patch
@@ -88,6 +89,7 @@ def _mail(content: bytes, place: str, asked: Asked) -> Patch:
     if _ENCODED.search(head):
         content = _transferred(content)
     patch = parse(content, name=place, strip=asked.strip)
+    crosscheck(patch)
     if not patch.files:
         raise PatchError(place, "holds no diff", "export it with git format-patch or diff -u")
     header = _without_mailer_lines(patch.header)

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from downstream.patches.crosscheck import crosscheck
 from downstream.patches.header import Header
-from downstream.patches.parse import Parsed
+from downstream.patches.parse import MalformedError, Parsed
 from downstream.patches.series import Series
 from downstream.patches.text import Patch
 from downstream.placing.verdict import HunkStatus, PatchResult
@@ -101,6 +102,10 @@ def _patch(parsed: Parsed) -> Iterator[Finding]:
         yield finding("does not say what breaks without it", "write a paragraph under its fields")
     if not header.get("From") or header.get("Subject") is None:
         yield finding("git am needs From and Subject fields", "rename Author and Description", warning=True)
+    try:
+        crosscheck(patch)
+    except MalformedError as exc:
+        yield finding(exc.problem, exc.next_step, line=exc.line)
     yield from _churn(patch, finding)
 
 

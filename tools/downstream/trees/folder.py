@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -10,6 +11,9 @@ from pathlib import Path
 from downstream.errors import TreeError
 from downstream.trees.layout import IDENTITY, Layout
 from downstream.trees.tree import EXECUTABLE, REGULAR, SYMLINK
+
+# A component that is empty, '.', '..' or '.git', or a NUL: no file of a tree is called that.
+_NO_FILE = re.compile(rb"(?:^|/)(?:\.|\.\.|\.git)?(?:/|$)|\0")
 
 
 class FolderTree:
@@ -24,6 +28,7 @@ class FolderTree:
         self.name = name or str(root)
         self._root = os.fsencode(root.absolute())
         self._layout = layout
+        self._folders: set[bytes] = set()  # places seen to be real folders; asking once a file would be half of a check
 
     def read(self, path: str) -> bytes | None:
         found = self._find(path)
@@ -53,22 +58,30 @@ class FolderTree:
         inner = self._layout.to_wheel(path)
         if inner is None:
             return None
-        parts = inner.encode("utf-8", "surrogateescape").split(b"/")
-        if any(part in (b"", b".", b"..", b".git") or b"\0" in part for part in parts):
+        encoded = inner.encode("utf-8", "surrogateescape")
+        if _NO_FILE.search(encoded):
             return None
-        place = self._root
+        place = self._root + b"/" + encoded
         try:
-            for part in parts[:-1]:
-                place = os.path.join(place, part)  # noqa: PTH118 - bytes
-                if not stat.S_ISDIR(os.lstat(place).st_mode):
-                    return None
-            place = os.path.join(place, parts[-1])  # noqa: PTH118
+            if place in self._folders or not self._leads_through_folders(place):
+                return None
             status = os.lstat(place)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as exc:
             raise TreeError(f"{self.name}/{path}", f"cannot be read: {exc.strerror}") from exc
         return (place, status) if stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode) else None
+
+    def _leads_through_folders(self, place: bytes) -> bool:
+        """Whether every folder above *place*, below the root, is one and no symlink. Raises OSError."""
+        end = place.rfind(b"/")
+        if end <= len(self._root) or place[:end] in self._folders:
+            return True
+        folder = place[:end]
+        if not self._leads_through_folders(folder) or not stat.S_ISDIR(os.lstat(folder).st_mode):
+            return False
+        self._folders.add(folder)
+        return True
 
     def _below(self, folder: bytes) -> Iterator[str]:
         try:
