@@ -159,10 +159,10 @@ def subscript(value: Abstract, index: Any) -> Abstract:
 
 
 def binary(operator: ast.operator, left: Abstract, right: Abstract) -> Abstract:
-    """``left operator right`` for the arithmetic that makes 120 of 12 and 0."""
-    if not (isinstance(left, Const) and isinstance(right, Const)):
+    """``left operator right`` for the arithmetic that makes 120 of 12 and 0, or 12 of 120."""
+    a, b = _number(left), _number(right)
+    if a is None or b is None:
         return FREE
-    a, b = left.value, right.value
     try:
         match operator:
             case ast.Add():
@@ -178,6 +178,13 @@ def binary(operator: ast.operator, left: Abstract, right: Abstract) -> Abstract:
     except (TypeError, ZeroDivisionError, ValueError):
         pass
     return FREE
+
+
+def _number(value: Abstract) -> Any:
+    """What arithmetic sees of *value*; the architecture as a number, as in ``get_device_sm() // 10``."""
+    if isinstance(value, Arch):
+        return value.capability.number
+    return value.value if isinstance(value, Const) else None
 
 
 def compare(operator: ast.cmpop, left: Abstract, right: Abstract) -> Abstract:

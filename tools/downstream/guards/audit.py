@@ -139,7 +139,7 @@ class _Judge:
         work += [("host", path) for path in chosen if host.asks(self._texts[path])]
         scripts = [path for path in self._scripts if self._wanted(path)]
         work += [("python", path) for path in scripts if path in self.predicates.asking]
-        _ = self.predicates.definitions  # once, before the work is shared out
+        _ = self.predicates.definitions, self.predicates.attributes  # once, before the work is shared out
         work += [("embedded", path) for path in scripts if embedded.asks(self._texts[path])]
         return work
 

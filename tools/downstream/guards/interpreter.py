@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from downstream.arches import ComputeCapability
@@ -26,9 +26,9 @@ from downstream.guards.abstract import (
     names_architecture,
     subscript,
 )
-from downstream.guards.names import MAJOR, NAMED, NUMBER, PREDICATE, QUERY, FunctionNode, Module, by_name, ends
+from downstream.guards.names import MAJOR, NAMED, NUMBER, PREDICATE, QUERY, Module, by_name
 
-RETURNS = 32  # of one function
+ASSIGNMENTS = 32  # to one name
 
 _ARCH_NAME = re.compile(
     r"^_?(?:sm|sm_version|sm_arch|cuda_arch|gpu_arch|device_arch|compute_capability|device_capability|capability"
@@ -36,7 +36,6 @@ _ARCH_NAME = re.compile(
     re.IGNORECASE,
 )
 _NOT_A_DEVICE = re.compile(r"version|python|cuda_ver|driver|toolkit|nvcc|release|triton", re.IGNORECASE)
-_WRAPPERS = frozenset({"cache", "lru_cache", "functools.cache"})
 
 
 class Answers(Protocol):
@@ -46,8 +45,15 @@ class Answers(Protocol):
     def definitions(self) -> Mapping[str, Sequence[object]]:
         """What is defined in the tree, by name."""
 
+    @property
+    def attributes(self) -> Mapping[str, Sequence[object]]:
+        """The attributes that ask for the architecture when they are read, by name."""
+
     def module(self, path: str) -> Module | None:
         """The parsed file."""
+
+    def attribute(self, name: str, capability: ComputeCapability, depth: int) -> Abstract:
+        """What reading the attribute *name* answers."""
 
     def call(self, name: str, capability: ComputeCapability, call: Call, depth: int) -> Abstract:
         """What calling *name* answers."""
@@ -57,78 +63,12 @@ class Interpreter:
     """Evaluates the expressions of one file for one capability."""
 
     def __init__(self, predicates: Answers, path: str, capability: ComputeCapability, depth: int = 0) -> None:
-        self._predicates = predicates
-        self._path = path
-        self._capability = capability
-        self._depth = depth
+        self.predicates = predicates
+        self.path = path
+        self.capability = capability
+        self.depth = depth
         self._following: set[str] = set()
         self.asked = False  # whether anything of the architecture was met
-
-    def define(self, node: FunctionNode | ast.expr, call: Call) -> Abstract:
-        """The result of calling what *node* defines."""
-        if isinstance(node, ast.expr):
-            return self._wrapped(node, call)
-        scope = Scope()
-        arguments = [*node.args.posonlyargs, *node.args.args]
-        if arguments and arguments[0].arg in ("self", "cls"):
-            arguments = arguments[1:]
-        for argument, value in zip(arguments, call.positional, strict=False):
-            scope.values[argument.arg] = value
-        scope.values.update(call.keywords)
-        returned = []
-        for value in self._returns(node.body, scope):
-            returned.append(value)
-            if len(returned) == RETURNS:
-                return FREE
-        return joined(returned) if returned else FREE
-
-    def _wrapped(self, node: ast.expr, call: Call) -> Abstract:
-        """``lru_cache(…)(partial(f, …))``, ``partial(f, …)`` or an expression."""
-        if not isinstance(node, ast.Call):
-            return self.evaluate(node, Scope())
-        if called(node) == "partial" and node.args:
-            keywords = {each.arg: self.evaluate(each.value, Scope()) for each in node.keywords if each.arg}
-            positional = tuple(self.evaluate(each, Scope()) for each in node.args[1:])
-            bound = Call((*positional, *call.positional), {**keywords, **call.keywords})
-            return self._predicates.call(_last_name(node.args[0]), self._capability, bound, self._depth)
-        if isinstance(node.func, ast.Call) or called(node) in _WRAPPERS:
-            return self._wrapped(node.args[0], call) if node.args else FREE
-        return self.evaluate(node, Scope())
-
-    def _returns(self, body: Sequence[ast.stmt], scope: Scope) -> Iterator[Abstract]:
-        """The values that *body* may return, given what its conditions may be."""
-        for statement in body:
-            match statement:
-                case ast.Return():
-                    yield self.evaluate(statement.value, scope) if statement.value else Const(None)
-                    return
-                case ast.Raise():
-                    return
-                case ast.If():
-                    possible, _ = self.evaluate(statement.test, scope).truths()
-                    arms = [
-                        arm for want, arm in ((True, statement.body), (False, statement.orelse)) if want in possible
-                    ]
-                    for arm in arms:
-                        yield from self._returns(arm, scope)
-                    if arms and all(ends(arm) for arm in arms):
-                        return
-                case ast.Try() | ast.With():
-                    yield from self._returns(statement.body, scope)
-                    if ends(statement.body):
-                        return
-                case ast.Assign():
-                    self._bind(statement, scope)
-
-    def _bind(self, statement: ast.Assign, scope: Scope) -> None:
-        value = self.evaluate(statement.value, scope)
-        for target in statement.targets:
-            if isinstance(target, ast.Name):
-                scope.values[target.id] = value
-            elif isinstance(target, ast.Tuple):
-                for index, each in enumerate(target.elts):
-                    if isinstance(each, ast.Name):
-                        scope.values[each.id] = subscript(value, index)
 
     def evaluate(self, node: ast.expr, scope: Scope) -> Abstract:
         """The value of *node*: a constant, the architecture, something open, or free."""
@@ -182,9 +122,9 @@ class Interpreter:
     def _name(self, name: str, scope: Scope) -> Abstract:
         if name in scope.values:
             return scope.values[name]
-        module = self._predicates.module(self._path)
+        module = self.predicates.module(self.path)
         for values in (scope.assigned.get(name), module.names.get(name) if module else None):
-            if values and name not in self._following and len(values) <= RETURNS:
+            if values and name not in self._following and len(values) <= ASSIGNMENTS:
                 found, asked = self._followed(name, values, scope)
                 # A constant list or number says what is compared with; a flag may be set elsewhere, too.
                 plain = isinstance(found, Const) and not isinstance(found.value, bool | str | None)
@@ -193,15 +133,15 @@ class Interpreter:
                 if asked and not (MAJOR.match(name) or _ARCH_NAME.match(name)):
                     return FREE
         if MAJOR.match(name) and not _NOT_A_DEVICE.search(name):
-            return self._met(Const(self._capability.major))
+            return self._met(Const(self.capability.major))
         if name == "minor":
-            return Const(self._capability.minor)
+            return Const(self.capability.minor)
         if _ARCH_NAME.match(name):
-            return self._met(Arch(self._capability))
+            return self._met(Arch(self.capability))
         if NAMED.match(name):
-            return self._met(by_name(name, self._capability))
-        if PREDICATE.match(name) and name in self._predicates.definitions:
-            return self._met(self._predicates.call(name, self._capability, Call(), self._depth))
+            return self._met(by_name(name, self.capability))
+        if PREDICATE.match(name) and name in self.predicates.definitions:
+            return self._met(self.predicates.call(name, self.capability, Call(), self.depth))
         return FREE
 
     def _met(self, value: Abstract) -> Abstract:
@@ -232,13 +172,15 @@ class Interpreter:
                 found, asked = self._followed(full, values, scope)
                 if asked:
                     return found
+        if name in self.predicates.attributes:
+            return self._met(self.predicates.attribute(name, self.capability, self.depth))
         if name in ("major", "minor"):
             if _NOT_A_DEVICE.search(ast.unparse(node.value)):
                 return FREE
-            return self._met(Const(self._capability.major if name == "major" else self._capability.minor))
+            return self._met(Const(self.capability.major if name == "major" else self.capability.minor))
         if _ARCH_NAME.match(name) and name.lower() != "cc":
-            return self._met(Arch(self._capability))
-        return self._met(by_name(name, self._capability)) if NAMED.match(name) else FREE
+            return self._met(Arch(self.capability))
+        return self._met(by_name(name, self.capability)) if NAMED.match(name) else FREE
 
     def _compare(self, node: ast.Compare, scope: Scope) -> Abstract:
         left = self.evaluate(node.left, scope)
@@ -251,22 +193,24 @@ class Interpreter:
 
     def _call(self, node: ast.Call, scope: Scope) -> Abstract:
         name = called(node)
-        known = name in self._predicates.definitions
+        known = name in self.predicates.definitions
         if QUERY.match(name) or (NUMBER.match(name) and not known):
-            return self._met(Arch(self._capability))
+            return self._met(Arch(self.capability))
         if name in ("int", "str", "bool", "tuple", "list") and len(node.args) == 1:
             return _converted(name, self.evaluate(node.args[0], scope))
         if name in ("DeviceCapability", "ComputeCapability") and node.args:
-            return self._met(Arch(self._capability))
+            return self._met(Arch(self.capability))
         if not known:
-            found = by_name(name, self._capability)
+            found = by_name(name, self.capability)
             return found if found == FREE and not NAMED.match(name) else self._met(found)
         call = Call(
             tuple(self.evaluate(each, scope) for each in node.args if not isinstance(each, ast.Starred)),
             {each.arg: self.evaluate(each.value, scope) for each in node.keywords if each.arg},
             method=isinstance(node.func, ast.Attribute),
         )
-        return self._met(self._predicates.call(name, self._capability, call, self._depth))
+        found = self.predicates.call(name, self.capability, call, self.depth)
+        # Where the tree's own query has several answers (no device, another vendor), its name says what it asks for.
+        return self._met(Arch(self.capability) if found == FREE and NUMBER.match(name) else found)
 
     def _text(self, node: ast.JoinedStr, scope: Scope) -> Abstract:
         parts = []
@@ -291,10 +235,11 @@ def _converted(name: str, value: Abstract) -> Abstract:
 
 def called(node: ast.Call) -> str:
     """The last name of what is called: ``b`` of ``a.b()``."""
-    return _last_name(node.func)
+    return last_name(node.func)
 
 
-def _last_name(node: ast.expr) -> str:
+def last_name(node: ast.expr) -> str:
+    """``b`` of ``b`` and of ``a.b``; empty for anything else."""
     if isinstance(node, ast.Name):
         return node.id
     return node.attr if isinstance(node, ast.Attribute) else ""

@@ -10,8 +10,10 @@ from functools import cached_property
 
 from downstream.arches import ComputeCapability
 from downstream.guards.abstract import FREE, RANGE, Abstract, Call, joined
+from downstream.guards.facts import attributes
 from downstream.guards.interpreter import Interpreter
 from downstream.guards.names import STRICT, FunctionNode, Module, by_name, parse
+from downstream.guards.returned import returned
 
 DEPTH = 8  # calls into calls
 SEVERAL = 6  # definitions of one name; forward() has hundreds, which call one another
@@ -73,6 +75,30 @@ class Predicates:
                     found.setdefault(name, []).append(definition)
         return {name: tuple(definitions) for name, definitions in found.items()}
 
+    @cached_property
+    def attributes(self) -> Mapping[str, tuple[Definition, ...]]:
+        """Properties, and names that a table answers, as far as they ask for the architecture."""
+        found: dict[str, list[Definition]] = {}
+        for path in self.asking:
+            if (module := self.module(path)) is not None:
+                lines = module.text.split("\n")
+                for name, node in attributes(module):
+                    if _mentions(lines, node):
+                        found.setdefault(name, []).append(Definition(path, node))
+        return {name: tuple(sorted(known, key=lambda one: one.path)) for name, known in found.items()}
+
+    def attribute(self, name: str, capability: ComputeCapability, depth: int) -> Abstract:
+        """What reading the attribute *name* answers."""
+        key = (f".{name}", False, capability)
+        if key not in self._answers:
+            self._answers[key] = FREE
+            known = self.attributes[name]
+            if depth <= DEPTH and len(known) <= SEVERAL:
+                result = self._defined(known, capability, Call(), depth)
+                told = result != FREE or self._tells_apart(known, depth)
+                self._answers[key] = result if told else by_name(name, capability)
+        return self._answers[key]
+
     def call(self, name: str, capability: ComputeCapability, call: Call, depth: int) -> Abstract:
         """What calling *name* answers; of several definitions it is not known which is meant."""
         known = self.definitions.get(name, ())
@@ -97,7 +123,7 @@ class Predicates:
         return result
 
     def _defined(self, known: Iterable[Definition], capability: ComputeCapability, call: Call, depth: int) -> Abstract:
-        return joined(Interpreter(self, one.path, capability, depth + 1).define(one.node, call) for one in known)
+        return joined(returned(Interpreter(self, one.path, capability, depth + 1), one.node, call) for one in known)
 
     def _tells_apart(self, known: tuple[Definition, ...], depth: int) -> bool:
         if known not in self._telling:
