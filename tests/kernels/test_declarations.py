@@ -58,3 +58,16 @@ def test_a_host_function_counts_by_its_head_alone() -> None:
     (other,) = declarations("int f(long a) { return 1; }")
     assert before.device_text == after.device_text != other.device_text
     assert before.text != after.text
+
+
+def test_a_pragma_is_a_declaration_of_its_own_unless_it_stands_in_a_body() -> None:
+    text = (
+        "#pragma once\n#pragma GCC diagnostic push\nint f() { return 1; }\n" + G + " void k() {\n#pragma unroll\nx(); }"
+    )
+    assert [(found.name, found.host_only) for found in declarations(text)] == [
+        ("#pragma once", False),
+        ("#pragma GCC diagnostic push", False),
+        ("f", True),
+        ("k", False),
+    ]
+    assert "{ #pragma unroll x" in declarations(text)[3].text

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from downstream.arches import parse_targets
+from downstream.errors import ToolchainError
 from downstream.kernels.fast import FastProof, prove_text
 from downstream.kernels.proof import Fault
-from downstream.kernels.sources import Sources, Unit
+from downstream.kernels.sources import Sources
+from downstream.kernels.units import MOE_GENERATORS, NV_FOLDERS, Unit
 from downstream.trees.tree import MemoryTree
 
 HEADER = "include/k.cuh"
@@ -118,3 +120,63 @@ def test_host_code_may_change_and_is_said_to(outside: list[Path]) -> None:
     proof = prove(tree(OPEN, source=SOURCE.replace("return 1", "return 2")), outside)
     assert proof.holds
     assert {row.host_only for row in proof.rows if row.before == "unpatched sm_90a"} == {("launch",)}
+
+
+MOE = """\
+def gen_cutlass_fused_moe_sm90_module():
+    return gen_cutlass_fused_moe_module(["-DFAMILY=90"])
+def gen_cutlass_fused_moe_sm100_module():
+    return gen_cutlass_fused_moe_module(["-DFAMILY=100"])
+def gen_cutlass_fused_moe_sm120_module():
+    return gen_cutlass_fused_moe_module(["-DFAMILY=120"])
+"""
+DISPATCH = """\
+#pragma once
+#include <cublasLt.h>
+#ifndef FAMILY
+#error its generator passes FAMILY
+#endif
+template <int N> __device__ int scale(int x) { return x * FAMILY; }
+inline int dispatch(int x) { return {host}; }
+"""
+
+
+def moe(host: str, scale: str = "x * FAMILY") -> Sources:
+    header = DISPATCH.replace("{host}", host).replace("x * FAMILY", scale)
+    units = {f"csrc/moe_{name}.cu": b'#include "./dispatch.h"\n' for name in ("bf16", "fp8")}
+    content = {MOE_GENERATORS: MOE.encode(), "csrc/dispatch.h": header.encode(), **units}
+    return Sources(MemoryTree(content))
+
+
+def prove_moe(after: Sources, outside: list[Path]) -> FastProof:
+    return prove_text(
+        [Unit(source=f"csrc/moe_{name}.cu", include=NV_FOLDERS, moe=True) for name in ("bf16", "fp8")],
+        moe("x"),
+        after,
+        changed=["csrc/dispatch.h"],
+        references=parse_targets("90a,100a"),
+        targets=parse_targets("120a"),
+        allowed={},
+        outside=outside,
+    )
+
+
+def test_units_of_the_fused_moe_are_read_together_with_each_gpu_s_flags(outside: list[Path]) -> None:
+    """cublasLt.h is in none of the folders: a stand-in serves."""
+    proof = prove_moe(moe("x + 1"), outside)
+    assert proof.holds
+    assert [(row.unit, row.host_only, row.differ) for row in proof.rows if row.after == "patched sm_100a"] == [
+        ("fused MoE, 2 units", ("dispatch",), ())
+    ]
+
+
+def test_device_code_of_the_fused_moe_that_moves_is_found(outside: list[Path]) -> None:
+    proof = prove_moe(moe("x", "x * FAMILY + 1"), outside)
+    assert {(finding.path, finding.name, finding.fault) for finding in proof.findings} == {
+        ("csrc/dispatch.h", "scale", Fault.MOVED)
+    }
+
+
+def test_text_that_is_no_cpp_is_named_with_its_place(outside: list[Path]) -> None:
+    with pytest.raises(ToolchainError, match=r"csrc/dispatch\.h, patched sm_90a: cannot be cut into declarations"):
+        prove_moe(moe("x; } }"), outside)

@@ -14,8 +14,9 @@ from downstream.kernels.compile import FLAGS, gencode, machine_code
 from downstream.kernels.environment import installed_wheel, interpreter, specs
 from downstream.kernels.preprocess import LANGUAGE, architecture_macros
 from downstream.kernels.proof import Fault, prove_unit
-from downstream.kernels.sources import ROOTS, Sources, Unit
+from downstream.kernels.sources import ROOTS, Sources
 from downstream.kernels.toolchain import Toolchain, pinned, run, system
+from downstream.kernels.units import Unit
 from downstream.pins import load
 from downstream.trees.cache import default_folder
 from downstream.trees.open import wheel_files

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from downstream.kernels.sources import Sources, Unit, touched
+from downstream.arches import parse_target
+from downstream.kernels.sources import Sources, touched
+from downstream.kernels.units import Unit
 from downstream.trees.tree import LayeredTree, MemoryTree
 
 UNIT = Unit(source="csrc/trtllm_allreduce.cu")
+SM120 = parse_target("120a")
 TREE = MemoryTree(
     {
         "csrc/trtllm_allreduce.cu": b'#include "flashinfer/comm/ar.cuh"\n#include <cuda_fp16.h>\n# include "near.h"\n',
@@ -33,10 +36,10 @@ def test_a_closure_follows_quotes_brackets_and_dots() -> None:
 
 
 def test_the_digest_changes_with_anything_included_and_with_nothing_else() -> None:
-    base = Sources(TREE).digest(UNIT)
-    assert Sources(LayeredTree(TREE, {"include/flashinfer/idle.cuh": b"x"})).digest(UNIT) == base
-    assert Sources(LayeredTree(TREE, {"include/flashinfer/deep.cuh": b"x"})).digest(UNIT) != base
-    assert Sources(TREE).digest(Unit(source=UNIT.source, flags=("-DX",))) != base
+    base = Sources(TREE).digest(UNIT, SM120)
+    assert Sources(LayeredTree(TREE, {"include/flashinfer/idle.cuh": b"x"})).digest(UNIT, SM120) == base
+    assert Sources(LayeredTree(TREE, {"include/flashinfer/deep.cuh": b"x"})).digest(UNIT, SM120) != base
+    assert Sources(TREE).digest(Unit(source=UNIT.source, flags=("-DX",)), SM120) != base
 
 
 def test_laid_out_files_are_the_closure(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from downstream.errors import UsageError, WriteError
 from downstream.pins import load
 from downstream.report import json as report_json
 from downstream.report.terminal import progress
+from downstream.report.wording import counted
 
 if TYPE_CHECKING:
     from downstream.kernels.fast import FastProof
@@ -97,7 +98,8 @@ def _prove(options: argparse.Namespace) -> int:
     line = options.line or next(iter(pins.lines))
     with Session(default_folder(), offline=options.offline, progress=progress(quiet=options.quiet)) as session:
         tree = build(pins, pins.pin(line, "flashinfer"), session)
-        before, after = Sources(tree.base), Sources(tree)
+        before = Sources(tree.base)
+        after = Sources(tree, before, tree.changed)
         reach = touched(before, after, tree.changed)
         if options.fast:
             return _tell_fast(options, tree, reach, _fast(options, tree, reach, before, after))
@@ -133,7 +135,8 @@ def _tell_fast(options: argparse.Namespace, tree: PatchedTree, reach: Touched, p
         print(finding)
     if not options.quiet:
         for row in proof.rows:
-            print(f"{row.unit}: {row.before} and {row.after}: {row.equal} declarations read the same")
+            rest = f", and {counted(row.equal, 'declaration')} of the others" if row.equal or row.differ else ""
+            print(f"{row.unit}: {row.before} and {row.after}: {counted(row.files, 'file')} read the same{rest}")
             for label, names in (("host code only", row.host_only), ("differ", row.differ)):
                 if names:
                     print(f"  {label}: {', '.join(names)}")

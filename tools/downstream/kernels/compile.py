@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from downstream.arches import Target
-from downstream.kernels import machine
-from downstream.kernels.sources import ROOTS, Sources, Unit
+from downstream.kernels import machine, standin
+from downstream.kernels.sources import ROOTS, Sources
 from downstream.kernels.toolchain import Toolchain, run
+from downstream.kernels.units import Unit
 from downstream.progress import SILENT, Progress
 
 # What FlashInfer's generator passes for every module (jit/core.py gen_jit_spec, jit/cpp_ext.py build_cuda_cflags);
@@ -72,7 +73,7 @@ def machine_code(
     content of each file that the unit may include. *ffi* are TVM's header folders.
     """
     key = hashlib.sha256(
-        "\n".join([_GENERATION, toolchain.digest, *FLAGS, str(target), sources.digest(unit)]).encode()
+        "\n".join([_GENERATION, toolchain.digest, *FLAGS, str(target), sources.digest(unit, target)]).encode()
     ).hexdigest()
     kept = cache / "kernels" / f"{key}.json"
     try:
@@ -85,8 +86,8 @@ def machine_code(
         sources.lay(unit, tree)
         cubin = folder / "unit.cubin"
         outside = [toolchain.home / "include", toolchain.home / "include" / "cccl", *ffi]
-        command = [str(toolchain.nvcc), "-cubin", gencode(target), *FLAGS, *unit.flags]
-        command += [*include_flags(unit, outside), "-objtemp", unit.source, "-o", str(cubin)]
+        command = [str(toolchain.nvcc), "-cubin", gencode(target), *FLAGS, *(sources.flags(unit, target) or ())]
+        command += [*include_flags(unit, outside), *standin.flags(folder), "-objtemp", unit.source, "-o", str(cubin)]
         run(command, cwd=tree, env={"TMPDIR": name})
         kernels = machine.listing(toolchain, cubin)
         found = next(iter(kernels.values()))

@@ -10,8 +10,9 @@ _TOKEN = re.compile(
     r'R"(?P<raw>[^()\\\s]{0,16})\(.*?\)(?P=raw)"'  # raw strings first: they may hold anything
     r'|"(?:[^"\\\n]|\\.)*"'
     r"|'(?:[^'\\\n]|\\.)*'(?![0-9a-fA-F])"
+    r"|^#[^\n]*"  # what the preprocessor leaves: pragmas, a line each
     r"|[A-Za-z_]\w*|[0-9](?:'?[\w.])*|[{}();=]|[^\s\w]",
-    re.DOTALL,
+    re.DOTALL | re.MULTILINE,
 )
 _DEVICE = ("__attribute__((device))", "__attribute__((global))")
 _TYPES = frozenset({"struct", "class", "union", "enum"})
@@ -49,6 +50,9 @@ def _cut(tokens: list[str]) -> Iterator[list[str]]:
     depth = parens = scopes = 0
     function = False
     for word in tokens:
+        if word[0] == "#" and not words:
+            yield [word]
+            continue
         if word == "{" and depth == 0 and parens == 0:
             if _opens_scope(words):
                 scopes += 1

@@ -8,18 +8,24 @@ proof sees.
 
 from __future__ import annotations
 
+import posixpath
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from downstream.arches import Target
+from downstream.errors import ToolchainError
+from downstream.kernels import standin
 from downstream.kernels.declarations import Declaration, declarations
 from downstream.kernels.preprocess import by_file, device_text
 from downstream.kernels.proof import Fault
-from downstream.kernels.sources import Sources, Unit
+from downstream.kernels.sources import Sources
+from downstream.kernels.units import CSRC, NV_FOLDERS, Unit
+from downstream.trees.tree import LayeredTree
 
 _WAIT = re.compile(r"\bcudaGridDependencySynchronize\b|griddepcontrol\s*\.\s*wait")
 _TRIGGER = re.compile(r"\bcudaTriggerProgrammaticLaunchCompletion\b|griddepcontrol\s*\.\s*launch_dependents")
@@ -55,7 +61,8 @@ class TextRow:
     unit: str
     before: str  # "unpatched sm_90a"
     after: str
-    equal: int  # declarations with the same device text
+    files: int  # whose text is the same
+    equal: int  # declarations with the same device text, in the other files
     host_only: tuple[str, ...]  # host functions whose bodies differ
     differ: tuple[str, ...]  # whatever else differs
 
@@ -80,7 +87,7 @@ class FastProof:
 class _Text:
     tree: str
     target: Target
-    files: Mapping[str, list[Declaration]]
+    files: Mapping[str, str]  # what the tree's own files contribute
 
     @property
     def title(self) -> str:
@@ -110,8 +117,8 @@ def prove_text(
     dead: list[TextFinding] = []
     unknown: list[str] = []
     declared: set[str] = set()
-    for unit in units:
-        texts = _texts(unit, {"unpatched": unpatched, "patched": patched}, [*references, *targets], outside, workers)
+    for unit, trees in _readings(units, {"unpatched": unpatched, "patched": patched}):
+        texts = _texts(unit, trees, [*references, *targets], outside, workers)
         for reference in references:
             before, after = texts["unpatched", reference], texts["patched", reference]
             row, differences = _compare(unit, before, after)
@@ -142,6 +149,20 @@ def prove_text(
     )
 
 
+def _readings(units: Sequence[Unit], trees: Mapping[str, Sources]) -> Iterator[tuple[Unit, Mapping[str, Sources]]]:
+    """What to preprocess: each unit, and those of the fused MoE as one, since they read the same headers."""
+    for unit in units:
+        if not unit.moe:
+            yield unit, trees
+    if moe := [unit.source for unit in units if unit.moe]:
+        source = f"{CSRC}/fused MoE, {len(moe)} units"
+        content = "".join(f'#include "{path.removeprefix(f"{CSRC}/")}"\n' for path in moe).encode()
+        joint = {
+            name: Sources(LayeredTree(tree.tree, {source: content}), tree, (source,)) for name, tree in trees.items()
+        }
+        yield Unit(source=source, include=NV_FOLDERS, moe=True), joint
+
+
 def _texts(
     unit: Unit, trees: Mapping[str, Sources], targets: Sequence[Target], outside: Sequence[Path], workers: int
 ) -> dict[tuple[str, Target], _Text]:
@@ -149,10 +170,16 @@ def _texts(
         for tree, sources in trees.items():
             sources.lay(unit, Path(name) / tree)
 
+        last = standin.flags(Path(name))
+
         def one(tree: str, target: Target) -> _Text:
-            files = by_file(device_text(Path(name) / tree, unit, target, outside))
-            own = {path: text for path, text in files.items() if not path.startswith(("/", "<"))}
-            return _Text(tree=tree, target=target, files={path: declarations(own[path]) for path in own})
+            added = trees[tree].flags(unit, target) or ()
+            own: dict[str, str] = {}
+            for path, text in by_file(device_text(Path(name) / tree, unit, target, outside, added, last)).items():
+                if path[0] not in "/<":
+                    place = posixpath.normpath(path)
+                    own[place] = f"{own[place]}\n{text}" if place in own else text
+            return _Text(tree=tree, target=target, files=own)
 
         with ThreadPoolExecutor(max_workers=workers) as pool:
             wanted = [(tree, target) for target in targets for tree in trees]
@@ -162,13 +189,16 @@ def _texts(
 def _compare(
     unit: Unit, before: _Text, after: _Text, *, only: Sequence[str] | None = None
 ) -> tuple[TextRow, list[tuple[str, str]]]:
-    equal = 0
+    same = equal = 0
     host: list[str] = []
     differences: list[tuple[str, str]] = []
     for path in sorted({*before.files, *after.files}):
         if only is not None and path not in only:
             continue
-        old, new = _keyed(before.files.get(path, [])), _keyed(after.files.get(path, []))
+        if before.files.get(path) == after.files.get(path):
+            same += 1
+            continue
+        old, new = _keyed(before, path), _keyed(after, path)
         for key in dict.fromkeys([*old, *new]):
             left, right = old.get(key), new.get(key)
             if left and right and left.device_text == right.device_text:
@@ -183,6 +213,7 @@ def _compare(
         unit=unit.name,
         before=before.title,
         after=after.title,
+        files=same,
         equal=equal,
         host_only=tuple(dict.fromkeys(host)),
         differ=tuple(dict.fromkeys(name for _, name in differences)),
@@ -190,10 +221,19 @@ def _compare(
     return row, differences
 
 
-def _keyed(entries: Sequence[Declaration]) -> dict[tuple[str, int], Declaration]:
+@lru_cache(maxsize=256)
+def _cut(text: str) -> list[Declaration]:
+    return declarations(text)
+
+
+def _keyed(text: _Text, path: str) -> dict[tuple[str, int], Declaration]:
     """Declarations by name and by how many of that name came before: overloads keep their order."""
     counts: dict[str, int] = {}
     keyed = {}
+    try:
+        entries = _cut(text.files.get(path, ""))
+    except ValueError as exc:
+        raise ToolchainError(f"{path}, {text.title}", f"cannot be cut into declarations: {exc}") from exc
     for entry in entries:
         counts[entry.name] = counts.get(entry.name, 0) + 1
         keyed[entry.name, counts[entry.name]] = entry
@@ -204,8 +244,8 @@ def _lacking(unit: Unit, model: _Text, found: _Text, changed: Sequence[str]) -> 
     findings: list[TextFinding] = []
     unknown: list[str] = []
     for path in sorted(set(changed) & set(model.files)):
-        have = _keyed(found.files.get(path, []))
-        for key, entry in _keyed(model.files[path]).items():
+        have = _keyed(found, path)
+        for key, entry in _keyed(model, path).items():
             if entry.host_only or (other := have.get(key)) is None:
                 if not entry.host_only:
                     findings.append(_finding(Fault.ABSENT, unit, found, model.target, entry.name, path))

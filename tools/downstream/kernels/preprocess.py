@@ -9,8 +9,8 @@ from pathlib import Path
 
 from downstream.arches import Suffix, Target
 from downstream.kernels.compile import DEFINES, include_flags
-from downstream.kernels.sources import Unit
 from downstream.kernels.toolchain import run
+from downstream.kernels.units import Unit
 
 # nvcc 13.0 --dryrun of a device pass; a test marked nvcc reads them back from the compiler.
 LANGUAGE = (
@@ -44,17 +44,19 @@ def architecture_macros(target: Target) -> dict[str, str]:
     return macros
 
 
-def device_text(folder: Path, unit: Unit, target: Target, outside: Sequence[Path]) -> str:
+def device_text(
+    folder: Path, unit: Unit, target: Target, outside: Sequence[Path], flags: Sequence[str], last: Sequence[str] = ()
+) -> str:
     """Return *unit* (below *folder*) preprocessed for *target*, line markers in place.
 
-    *outside* are header folders of other packages, CUDA's first. Raises
-    ToolchainError where gcc fails.
+    *outside* are header folders of other packages, CUDA's first; *flags* the
+    generator's, *last* those that go behind every folder. Raises ToolchainError where gcc fails.
     """
     macros = [f"-D{name}={value}" if value else f"-D{name}" for name, value in architecture_macros(target).items()]
     width = ["-m64"] if platform.machine() == "x86_64" else []
     command = ["g++", "-std=c++17", *macros, "-E", "-x", "c++", *LANGUAGE, "-fPIC", "-O3", *DEFINES]
-    command += [flag for flag in unit.flags if flag.startswith(("-D", "-U"))]
-    command += [*include_flags(unit, outside), "-include", "cuda_runtime.h", *width, unit.source]
+    command += [flag for flag in flags if flag.startswith(("-D", "-U"))]
+    command += [*include_flags(unit, outside), *last, "-include", "cuda_runtime.h", *width, unit.source]
     return run(command, cwd=folder)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import posixpath
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from downstream.arches import Target
+from downstream.kernels.units import CSRC, NV_FOLDERS, Unit, flags, known
 from downstream.trees.tree import Tree
 
 # Where FlashInfer's generator lets every module look for headers (jit/cpp_ext.py, get_system_includes), in its order.
@@ -24,34 +25,6 @@ ROOTS = (
 DEVICE_SUFFIXES = (".cu", ".cuh", ".h", ".hpp", ".inl", ".inc")
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.MULTILINE)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unit:
-    """One translation unit and what its module's generator adds to every compile."""
-
-    source: str  # repository path
-    flags: tuple[str, ...] = ()
-    include: tuple[str, ...] = ()  # repository folders, before ROOTS
-
-    @property
-    def name(self) -> str:
-        return posixpath.basename(self.source)
-
-
-# Modules whose units add nothing to the flags common to all, by release-independent source path
-# (jit/comm.py: gen_trtllm_comm_module, gen_trtllm_mnnvl_comm_module, gen_vllm_comm_module).
-KNOWN = tuple(
-    Unit(source=f"csrc/{name}.cu")
-    for name in (
-        "trtllm_allreduce",
-        "trtllm_allreduce_fusion",
-        "trtllm_moe_allreduce_fusion",
-        "trtllm_mnnvl_allreduce",
-        "vllm_custom_all_reduce",
-    )
-)
-
-
 # Python below flashinfer/jit that says where modules are kept or which architectures they get, not how they compile.
 GENERATORS = ("flashinfer/jit/env.py", "flashinfer/jit/comm.py")
 
@@ -61,33 +34,56 @@ class Sources:
     """A tree's device sources, read once, and who includes whom.
 
     Conditionals are not evaluated, so a closure may hold a file too many, never one too few;
-    ``#include MACRO`` is not followed.
+    ``#include MACRO`` is not followed. *like* is a tree that differs in *changed* alone.
     """
 
     tree: Tree
+    like: Sources | None = None
+    changed: Collection[str] = ()
 
     @cached_property
-    def _paths(self) -> frozenset[str]:
+    def paths(self) -> frozenset[str]:
         return frozenset(self.tree.paths())
 
     @cached_property
     def _included(self) -> dict[str, tuple[tuple[str, str], ...]]:
         return {}
 
+    @cached_property
+    def _edges(self) -> dict[tuple[str, tuple[str, ...]], tuple[str, ...]]:
+        return {}
+
+    @cached_property
+    def _flags(self) -> dict[tuple[Unit, Target], tuple[str, ...] | None]:
+        return {}
+
+    def flags(self, unit: Unit, target: Target) -> tuple[str, ...] | None:
+        """What the tree's generator adds to *unit* for *target*; None where it is not built for it."""
+        if (unit, target) not in self._flags:
+            self._flags[unit, target] = flags(self.tree, unit, target)
+        return self._flags[unit, target]
+
     def closure(self, unit: Unit) -> tuple[str, ...]:
         """Return every file of the tree that *unit* may include, itself too, sorted."""
-        roots = (*unit.include, *ROOTS)
         seen, queue = {unit.source}, [unit.source]
         while queue:
-            path = queue.pop()
-            for kind, name in self._includes(path):
-                found = self._resolved(path, kind, name, roots)
-                if found and found not in seen:
+            for found in self._next(queue.pop(), unit.include):
+                if found not in seen:
                     seen.add(found)
                     queue.append(found)
-        return tuple(sorted(seen & self._paths))
+        return tuple(sorted(seen & self.paths))
 
-    def _includes(self, path: str) -> tuple[tuple[str, str], ...]:
+    def _next(self, path: str, folders: tuple[str, ...]) -> tuple[str, ...]:
+        key = path, folders
+        if key not in self._edges:
+            found = (self._resolved(path, kind, name, (*folders, *ROOTS)) for kind, name in self.includes(path))
+            self._edges[key] = tuple(dict.fromkeys(each for each in found if each))
+        return self._edges[key]
+
+    def includes(self, path: str) -> tuple[tuple[str, str], ...]:
+        """Return what *path* includes, each with how it is quoted (``"`` or ``<``)."""
+        if self.like and path not in self.changed:
+            return self.like.includes(path)
         if path not in self._included:
             content = self.tree.read(path) or b""
             self._included[path] = tuple(
@@ -98,14 +94,18 @@ class Sources:
     def _resolved(self, path: str, kind: str, name: str, roots: Iterable[str]) -> str | None:
         near = (posixpath.dirname(path),) if kind == '"' else ()
         for root in (*near, *roots):
-            candidate = posixpath.normpath(f"{root}/{name}")
-            if candidate in self._paths:
+            candidate = f"{root}/{name}"
+            if "./" in candidate:
+                candidate = posixpath.normpath(candidate)
+            if candidate in self.paths:
                 return candidate
         return None
 
-    def digest(self, unit: Unit) -> str:
-        """Return a sha256 over every file that can reach the compiler through *unit*."""
-        total = hashlib.sha256(repr(unit).encode())
+    def digest(self, unit: Unit, target: Target) -> str:
+        """Return a sha256 over every file that can reach the compiler through *unit*, and its flags for *target*."""
+        total = hashlib.sha256(unit.key.encode())
+        if unit.moe:
+            total.update(repr(self.flags(unit, target)).encode())
         for path in self.closure(unit):
             content = self.tree.read(path) or b""
             total.update(f"{path}\0{hashlib.sha256(content).hexdigest()}\n".encode())
@@ -134,27 +134,25 @@ class Touched:
     def unproved(self) -> tuple[str, ...]:
         """What a proof over ``units`` says nothing about, in words."""
         return (
-            *(
-                f"{folder}: {count} units: their module's flags are not known here"
-                for folder, count in sorted(Counter(map(posixpath.dirname, self.other)).items())
-            ),
+            *(f"{source}: the flags of its module are not known here" for source in self.other),
             *(f"{path}: no source file of the release includes it; generated ones may" for path in self.idle),
-            *(f"{path}: a generator; flags it adds to other modules are not compiled here" for path in self.flags),
+            *(f"{path}: a generator; the sources that it generates are not compiled here" for path in self.flags),
         )
 
 
 def touched(base: Sources, patched: Sources, changed: Mapping[str, bytes | None]) -> Touched:
     """Return the units that *changed* reaches, on either side of the series."""
     files = tuple(sorted(path for path in changed if path.endswith(DEVICE_SUFFIXES)))
-    known = {unit.source: unit for unit in KNOWN}
+    ours = {**known(base.tree), **known(patched.tree)}
     units, other, seen = [], [], set[str]()
     for source in sorted(_unit_sources(base) | _unit_sources(patched)):
-        unit = known.get(source, Unit(source=source))
+        # Folders too many may find an include too many, never miss one.
+        unit = ours.get(source, Unit(source=source, include=NV_FOLDERS))
         reached = set(base.closure(unit)) | set(patched.closure(unit))
         if reached.isdisjoint(files):
             continue
         seen |= reached
-        if source in known:
+        if source in ours:
             units.append(unit)
         else:
             other.append(source)
@@ -168,4 +166,4 @@ def touched(base: Sources, patched: Sources, changed: Mapping[str, bytes | None]
 
 
 def _unit_sources(sources: Sources) -> set[str]:
-    return {path for path in sources.tree.paths() if path.startswith("csrc/") and path.endswith(".cu")}
+    return {path for path in sources.paths if path.startswith(f"{CSRC}/") and path.endswith(".cu")}
