@@ -13,6 +13,8 @@ import pytest
 import requests
 
 from downstream.cli import door
+from downstream.commands.index import STATUSES
+from downstream.index.pages import Status
 
 TOOL = Path(__file__).resolve().parents[2] / "tools" / "index.py"
 NAME = "flashinfer_python-0.6.3+sm120.1-py3-none-any.whl"
@@ -147,3 +149,7 @@ def test_a_port_that_is_taken_is_said(root: str, capsys: pytest.CaptureFixture[s
         "others": None,
     }
     assert f"127.0.0.1:{port}" in capsys.readouterr().err
+
+
+def test_the_parser_names_the_statuses_of_the_index() -> None:
+    assert STATUSES == tuple(status.value for status in Status)

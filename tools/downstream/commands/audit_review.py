@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from downstream.cli import FINDINGS, OK, add_common_options, parser
-from downstream.commands.audit_scope import add_scope, chosen, covered
+from downstream.commands.audit_options import add_scope
+from downstream.commands.audit_scope import chosen, covered
 from downstream.errors import UsageError
 from downstream.guards.ledger import FILE, Covered, Entry, Ledger, load
 from downstream.guards.model import Guard

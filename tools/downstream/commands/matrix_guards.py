@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from downstream.arches import parse_targets
-from downstream.commands.audit_scope import REFERENCES, TARGETS
+from downstream.commands.audit_options import REFERENCES, TARGETS
 from downstream.errors import DownstreamError
 from downstream.guards import ledger as ledgers
 from downstream.guards.audit import Scope

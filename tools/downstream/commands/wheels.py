@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from downstream.cli import FINDINGS, OK, add_common_options, parser
 from downstream.errors import UsageError
-from downstream.pins import Line, Pin, Pins, load
-from downstream.report import json as report_json
 from downstream.report.terminal import progress
 
 if TYPE_CHECKING:
+    from downstream.pins import Line, Pin, Pins
     from downstream.wheels.build import Built
 
 DESCRIPTION = """\
@@ -52,6 +51,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def _build(options: argparse.Namespace) -> int:
     from downstream.patched import build as patched_tree
+    from downstream.pins import load
     from downstream.trees.cache import default_folder
     from downstream.trees.open import wheel_files
     from downstream.trees.session import Session
@@ -109,6 +109,7 @@ def _tell_built(options: argparse.Namespace, line: Line, built: Sequence[Built],
 
 def _verify(options: argparse.Namespace) -> int:
     from downstream.patched import build as patched_tree
+    from downstream.pins import load
     from downstream.trees.cache import default_folder
     from downstream.trees.open import wheel_files
     from downstream.trees.session import Session
@@ -164,6 +165,8 @@ def _pin_of(path: Path, pins: Pins) -> Pin:
 
 
 def _document(command: str, *, ok: bool, **fields: Any) -> None:
+    from downstream.report import json as report_json
+
     print(report_json.dumps({"schema": report_json.SCHEMA, "command": command, "ok": ok} | fields), end="")
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import importlib
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from downstream.errors import UsageError
-from downstream.placing.verdict import PatchResult
-from downstream.report.context import ReportContext
+
+if TYPE_CHECKING:
+    from downstream.placing.verdict import PatchResult
+    from downstream.report.context import ReportContext
 
 FORMATS = {
     "markdown": "the answer as Markdown, fit for a pull request",
