@@ -4,6 +4,9 @@ A series is what a release changed, one patch a file, written for the release
 before it. It is carried to an older release (backport), to the release it came
 from (all of it is there already) and to the one after. ``git merge-file`` is the
 oracle for whole files; sabotaged trees have an answer that is known beforehand.
+
+A distribution's series is carried to the next upstream version, too. There its own next series is a second oracle:
+what people carried by hand, and still carry, is not upstream, and stands where they put it.
 """
 
 from __future__ import annotations
@@ -11,9 +14,10 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -23,8 +27,11 @@ from downstream.patches.text import FilePatch, Hunk, Patch
 from downstream.patches.unified import unified
 from downstream.pins import Upstream, load
 from downstream.placing.enclosing import Span, enclosing, functions
-from downstream.placing.merge import apply, changes_of
-from downstream.placing.push import push
+from downstream.placing.file import FileOutcome
+from downstream.placing.merge import Change, apply, changes_of
+from downstream.placing.push import Push, push
+from downstream.placing.side import Side
+from downstream.placing.textual import place_by_text
 from downstream.placing.verdict import HunkResult, HunkStatus
 from downstream.queue.foreign import read_tolerantly
 from downstream.trees.cache import default_folder
@@ -43,6 +50,7 @@ MOST = 300_000  # bytes of a file that is compared
 
 Unpacked = Callable[[str, str, Path], Path]
 Versions = Callable[[str], list[str]]
+Upgrades = Callable[[str, Path], Iterator[tuple[Path, Path]]]
 
 
 @dataclass(slots=True)
@@ -59,11 +67,20 @@ class Figures:
     differing: list[str] = field(default_factory=list)  # whole files that git merges into something else
     false_placed: list[object] = field(default_factory=list)
     false_upstreamed: list[object] = field(default_factory=list)
+    alike: int = 0  # changes placed where the distribution's own next series has them
 
     def row(self, title: str) -> str:
         counted = (self.hunks, self.by_text, self.by_map, self.upstreamed, self.gained, self.prevented)
         wrong = (len(self.differing), len(self.false_placed), len(self.false_upstreamed))
-        return f"| {title} | {' | '.join(map(str, (*counted, self.merges, *wrong)))} |"
+        return f"| {title} | {' | '.join(map(str, (*counted, self.merges, *wrong, self.alike)))} |"
+
+    def __iadd__(self, other: Figures) -> Self:
+        for name in ("hunks", "by_text", "by_map", "upstreamed", "gained", "prevented", "merges", "alike"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.differing += other.differing
+        self.false_placed += other.false_placed
+        self.false_upstreamed += other.false_upstreamed
+        return self
 
 
 def show(row: str) -> None:
@@ -276,3 +293,112 @@ def test_a_debian_series_with_its_base(versions: Versions, unpacked: Unpacked, p
     assert not figures.false_placed
     assert not spoilt.false_placed
     assert not spoilt.false_upstreamed
+
+
+NEWER = (
+    "bash", "bind9", "cups", "curl", "exim4", "git", "glibc", "grub2", "libxml2", "lighttpd", "lua5.4", "nginx",
+    "openssh", "openssl", "perl", "python3.13", "samba", "sqlite3", "sudo", "systemd", "tar", "tcl8.6", "util-linux",
+    "vim", "xz-utils",
+)  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("package", NEWER)
+def test_a_debian_series_carried_to_the_next_upstream(upgrades: Upgrades, package: str, tmp_path: Path) -> None:
+    total = Figures()
+    for old, new in upgrades(package, tmp_path):
+        figures = upgraded(old, new, tmp_path)
+        show(figures.row(f"{old.name} on {new.name}"))
+        total += figures
+    assert total.hunks
+    assert not total.differing
+    assert not total.false_placed
+    assert not total.false_upstreamed
+
+
+def upgraded(old: Path, new: Path, scratch: Path) -> Figures:
+    """Carry the series of *old* to the upstream of *new*, by text alone and with its own upstream as the base."""
+    base, tree = FolderTree(old / "tree"), FolderTree(new / "tree")
+    series = read_tolerantly(load_series(old / "patches"))
+    own, run = Push.over(base), Push.over(tree, base=base)
+    text = push(series, tree).results
+    figures = Figures()
+    asking: set[str] = set()
+    for parsed, by_text in zip(series, text, strict=True):
+        paths = {path for file in parsed.patch.files for path in (file.old_path, file.new_path) if path}
+        before, there = ({path: joined(side, path) for path in paths} for side in (own.new, run.new))
+        own.step(parsed)
+        pushed = run.step(parsed)
+        for one, other in zip(by_text.hunks, pushed.result.hunks, strict=True):
+            figures.hunks += 1
+            figures.by_text += one.status.placed
+            figures.by_map += other.status.placed
+            figures.upstreamed += other.status is HunkStatus.UPSTREAMED
+            figures.gained += other.status.fine and not one.status.placed
+        figures.prevented += sum(prevented(outcome) for outcome in pushed.outcomes)
+        asking |= {path for file in pushed.result.files for path in (file.path, file.moved_to or file.path)
+                   if not file.status.fine or any(not hunk.status.fine for hunk in file.hunks)}  # fmt: skip
+        for path in sorted(paths - asking):
+            sides = before[path], joined(own.new, path), there[path]
+            merged = None if None in sides else merge_file(scratch, *(side or b"" for side in sides))
+            if merged is not None:
+                figures.merges += 1
+                figures.differing += [] if merged == joined(run.new, path) else [f"{parsed.patch.name}: {path}"]
+    if (new / "patches").is_dir():
+        theirs = Push.over(tree)
+        for parsed in read_tolerantly(load_series(new / "patches")):
+            theirs.step(parsed)
+        held_against(figures, run, theirs, tree)
+    return figures
+
+
+def joined(side: Side, path: str) -> bytes | None:
+    lines = side.lines(path)
+    return None if lines is None else b"".join(lines)
+
+
+def prevented(outcome: FileOutcome) -> int:
+    """How many hunks text search would have put elsewhere in the very lines that the map was given."""
+    if not outcome.before or any(one.hunk.number != at for at, one in enumerate(outcome.placements, 1)):
+        return 0
+    by_text = place_by_text(outcome.path, [one.hunk for one in outcome.placements], outcome.before)
+    return sum(
+        one.result.status.placed and (not other.result.status.placed or one.result.offset != other.result.offset)
+        for one, other in zip(by_text, outcome.placements, strict=True)
+    )
+
+
+def held_against(figures: Figures, run: Push, theirs: Push, tree: FolderTree) -> None:
+    """Compare with the distribution's own series for that upstream, where both change a file once and change it alike.
+
+    A change is told by what it removes and adds, where that says it once in each patch.
+    """
+    ours, others = once_touched(run), once_touched(theirs)
+    for path in sorted(ours.keys() & others.keys()):
+        lines = split_lines(tree.read(path) or b"")
+        wanted = [change for one in others[path].placements for change in one.changes]
+        times = Counter(text_of(change, lines) for change in wanted)
+        where = {text_of(change, lines): apply(lines, [change]) for change in wanted}
+        asked = [(text_of(change, one.hunk.old), one) for one in ours[path].placements
+                 for change in changes_of(one.hunk, 0)]  # fmt: skip
+        mine = Counter(text for text, _ in asked)
+        for text, one in asked:
+            if mine[text] != 1 or times[text] != 1:
+                continue
+            if one.result.status is HunkStatus.UPSTREAMED:
+                figures.false_upstreamed.append((path, one.hunk.number, "still carried"))
+            made = [change for change in one.changes if text_of(change, lines) == text]
+            if made and apply(lines, made) == where[text]:
+                figures.alike += 1
+            elif made:
+                figures.false_placed.append((path, one.hunk.number, "carried elsewhere"))
+
+
+def once_touched(run: Push) -> dict[str, FileOutcome]:
+    outcomes = [outcome for pushed in run.pushed for outcome in pushed.outcomes]
+    times = Counter(outcome.patch.path for outcome in outcomes)
+    return {outcome.patch.path: outcome for outcome in outcomes if times[outcome.patch.path] == 1}
+
+
+def text_of(change: Change, lines: Sequence[bytes]) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+    return tuple(lines[change.first : change.end]), change.added
