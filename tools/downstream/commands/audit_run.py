@@ -44,7 +44,7 @@ def _reports(options: argparse.Namespace, pins: Pins, session: Session, bar: Pro
         return [(upstream.name if upstream else "", ledgers.covered(found, _foreign_ledger(options, pins, upstream)))]
     if options.installed:
         return [_installed(options, pins, pins.upstreams[name], bar) for name in options.upstream or pins.upstreams]
-    return [(pin.upstream.name, covered(options, pins, pin, session, bar)) for pin in chosen(options, pins)]
+    return [(pin.upstream.name, covered(options, pins, pin, session, bar, proof=True)) for pin in chosen(options, pins)]
 
 
 def _installed(options: argparse.Namespace, pins: Pins, upstream: Upstream, bar: Progress) -> tuple[str, Covered]:

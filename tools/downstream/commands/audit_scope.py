@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 
 from downstream.arches import parse_targets
 from downstream.commands.audit_options import REFERENCES, TARGETS
@@ -47,10 +48,22 @@ def chosen(options: argparse.Namespace, pins: Pins) -> list[Pin]:
     return [pins.pin(line.name, name) for name in options.upstream or line.pins]
 
 
-def covered(options: argparse.Namespace, pins: Pins, pin: Pin, session: Session, bar: Progress) -> Covered:
-    """The audit of a pin's patched tree, held against its ledger."""
+def covered(
+    options: argparse.Namespace, pins: Pins, pin: Pin, session: Session, bar: Progress, *, proof: bool = False
+) -> Covered:
+    """The audit of a pin's patched tree, held against its ledger; with *proof*, what the kernels' proof says of it."""
     from downstream.patched import build
 
     tree = build(pins, pin, session)
     ledger = ledgers.load(pins.series_folder(pin) / FILE)
-    return with_series(tree, scope_of(options, pin.upstream), ledger, progress=bar)
+    scope = scope_of(options, pin.upstream)
+    found = with_series(tree, scope, ledger, progress=bar)
+    # The proof is over the builds that we ship: it answers no question about other architectures or flags.
+    if not proof or scope.defines or not scope.question.variants:
+        return found
+    from downstream.commands import kernels
+    from downstream.kernels.citation import cite
+
+    references, targets = parse_targets(kernels.REFERENCES), parse_targets(kernels.TARGETS)
+    cited = cite(options.root, tree, session, references=references, targets=targets, progress=bar)
+    return replace(found, proof=cited)

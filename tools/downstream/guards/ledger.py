@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from downstream.errors import GuardError
+from downstream.guards.citation import Citation
 from downstream.guards.model import Audit, Guard
 
 FILE = "guards.toml"
@@ -156,11 +157,12 @@ class Covered:
     audit: Audit
     reading: Reading
     patched: tuple[Guard, ...] = ()  # findings of the release that its series takes away
+    proof: Citation | None = None  # what the kernels' proof says of the device code that the series changes
 
     @property
     def fine(self) -> bool:
-        """Whether somebody has looked at everything."""
-        return not self.reading.unreviewed and not self.reading.miscounted
+        """Whether somebody has looked at everything, and no proof speaks against what was done about it."""
+        return not (self.reading.unreviewed or self.reading.miscounted or (self.proof and self.proof.fails))
 
 
 def covered(found: Audit, ledger: Ledger) -> Covered:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from downstream.guards.citation import Citation
 from downstream.guards.difference import Difference
 from downstream.guards.ledger import Covered, Entry
 from downstream.guards.model import Guard
@@ -91,9 +92,24 @@ def _audit(covered: Covered) -> dict[str, Any]:
         "total": len(audit.guards),
         "not_understood": list(audit.coverage.problems),
         "unreviewed": [guard.fingerprint for guard in reading.unreviewed],
-        "patched": [guard_document(guard) for guard in covered.patched],
+        "patched": [_patched(guard, covered.proof) for guard in covered.patched],
+        "proof": _proof(covered.proof) if covered.proof else None,
         "gone": [_entry(entry) for entry in reading.gone],
         "miscounted": [_entry(entry) | {"found": count} for entry, count in reading.miscounted],
+    }
+
+
+def _patched(guard: Guard, proof: Citation | None) -> dict[str, Any]:
+    file = proof.about(guard.path) if proof else None
+    said = {"holds": file.holds, "words": (proof.problem if proof else "") or file.words} if file else None
+    return guard_document(guard) | {"proof": said}
+
+
+def _proof(proof: Citation) -> dict[str, Any]:
+    return {
+        "problem": proof.problem,
+        "dead": proof.dead,
+        "files": [{"path": path, "holds": file.holds, "words": file.words} for path, file in proof.files.items()],
     }
 
 

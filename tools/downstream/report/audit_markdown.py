@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from downstream.guards.difference import Difference
 from downstream.guards.ledger import Covered
 from downstream.guards.model import Guard
-from downstream.report.audit_text import MEANING, ORDER
+from downstream.report.audit_text import MEANING, ORDER, cited, device_text, not_proved
 from downstream.report.markdown import code, escaped
 from downstream.report.wording import counted
 
@@ -46,9 +46,23 @@ def _section(covered: Covered) -> Iterator[str]:
         yield ""
         yield from _table(covered.patched)
         yield ""
+        yield from _cited(covered)
         yield "</details>"
     for problem in audit.coverage.problems:
         yield f"- not understood: {code(problem)}"
+    if covered.proof:
+        yield ""
+        yield f"{'❌ ' if covered.proof.fails else ''}{escaped(device_text(covered.proof))}"
+        yield ""
+        faults = (f"{path}: {file.words}" for path, file in covered.proof.files.items() if file.holds is False)
+        yield from (f"- {escaped(text)}" for text in (*faults, *not_proved(covered.proof)))
+
+
+def _cited(covered: Covered) -> Iterator[str]:
+    found = list(cited(covered.patched, covered.proof))
+    if found:
+        yield from (f"- {escaped(text)}" for text in found)
+        yield ""
 
 
 def _table(guards: Iterable[Guard]) -> Iterator[str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
+from downstream.guards.citation import Citation
 from downstream.guards.difference import Difference
 from downstream.guards.ledger import Covered
 from downstream.guards.model import Audit, Class, Guard
@@ -27,6 +28,9 @@ _COLOUR = {
     Class.SERVED: "32",
 }
 WIDTH = 150  # of a condition
+# What tools/kernels.py prove --fast says of a file, by whether it holds.
+PROOF: Mapping[bool | None, str] = {True: "prove --fast holds", False: "PROVE --FAST FAILS", None: "not proved"}
+_STATES: Mapping[bool | None, str] = {True: "proved", False: "FAILED", None: "not proved"}
 
 
 def render(
@@ -61,6 +65,7 @@ def render(
     if not quiet:
         lines += _patched(covered, verbose=verbose)
     lines += _ledger(covered)
+    lines += _proof(covered.proof)
     lines += [f"not understood: {printable(problem)}" for problem in covered.audit.coverage.problems]
     if not quiet or lines:
         lines += _counts(covered)
@@ -117,12 +122,28 @@ def _patched(covered: Covered, *, verbose: bool) -> Iterator[str]:
     by_patch = Counter(guard.covered_by or "several patches" for guard in covered.patched)
     yield f"taken away by the series ({len(covered.patched)})"
     for patch, count in by_patch.items():
+        guards = [guard for guard in covered.patched if (guard.covered_by or "several patches") == patch]
         yield f"  {printable(patch)}: {counted(count, 'guard')}"
+        yield from (f"    {printable(text)}" for text in cited(guards, covered.proof))
         if verbose:
-            for guard in covered.patched:
-                if (guard.covered_by or "several patches") == patch:
-                    yield f"    {_place(guard)}: {_short(guard.condition)}"
+            yield from (f"    {_place(guard)}: {_short(guard.condition)}" for guard in guards)
     yield ""
+
+
+def cited(guards: Iterable[Guard], proof: Citation | None) -> Iterator[str]:
+    """What the proof says of the files of *guards*, a line for each; nothing for files without device code."""
+    if proof is None:
+        return
+    for path in dict.fromkeys(guard.path for guard in guards):
+        if (file := proof.about(path)) is not None:
+            yield f"{PROOF[file.holds]}: {path} ({proof.problem or file.words})"
+
+
+def _proof(proof: Citation | None) -> Iterator[str]:
+    """The proof's faults: they count even where no guard is concerned."""
+    for path, file in proof.files.items() if proof else ():
+        if file.holds is False:
+            yield printable(f"proof: {path}: {file.words}")
 
 
 def _ledger(covered: Covered) -> Iterator[str]:
@@ -148,6 +169,26 @@ def _counts(covered: Covered) -> Iterator[str]:
         yield f"{concerns} to have been looked at: all in the ledger" if concerns else "nothing to look at"
     if audit.coverage.problems:
         yield f"{counted(len(audit.coverage.problems), 'place')} not understood"
+    if covered.proof:
+        yield device_text(covered.proof)
+        yield from (f"  {line}" for line in not_proved(covered.proof))
+
+
+def device_text(proof: Citation) -> str:
+    """One sentence about the whole proof."""
+    if proof.problem:
+        return printable(f"device text: not proved here: {proof.problem}")
+    states = Counter(file.holds for file in proof.files.values())
+    parts = [f"{states[holds]} {words}" for holds, words in _STATES.items() if states[holds]]
+    without = f"; without the series {counted(proof.dead, 'fault')} on the targets" if proof.dead else ""
+    return f"device text of {counted(len(proof.files), 'changed file')}: {', '.join(parts)}{without}"
+
+
+def not_proved(proof: Citation) -> Iterator[str]:
+    """The files that the proof says nothing about, with the reason, where it is not the same for all."""
+    for path, file in proof.files.items():
+        if file.holds is None and not proof.problem:
+            yield printable(f"{PROOF[None]}: {path} ({file.words})")
 
 
 def render_difference(difference: Difference, *, colour: bool = False, verbose: bool = False) -> str:
