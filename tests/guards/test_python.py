@@ -139,7 +139,7 @@ def shown(guard: Guard) -> str:
             "",
         ),
         ("ok = [a for a in archs if a.major < 12]", "aaaii", "suspect", "a.major < 12"),
-        ("x = a() if major == 10 else b()", "iaaii", "suspect", "major == 10"),
+        ("x = a() if major == 10 else b()", "iaaii", "served", "major == 10"),
         ("assert major in [9, 10], 'no'", "aaaii", "suspect", ""),
         ("specs = [k for k in all_specs if k.sm in [80, 90, 100]]", "aaiii", "suspect", "k.sm in [80, 90, 100]"),
         # Predicates, resolved to what they admit
@@ -152,6 +152,24 @@ def shown(guard: Guard) -> str:
         ("if is_blackwell():\n    backend = 'flashinfer_mxfp4'", "iaaaa", "over-inclusive", ""),
         ("if Platform.is_blackwell():\n    f()", "iaaii", "suspect", ""),
         ("_is_sm100 = is_cuda() and is_sm100_supported()\nif _is_sm100:\n    f()", "iaaii", "served", ""),
+        # What follows serves the target, like an else; where SM90 and SM100 both have more, it is worth a look
+        ("def f():\n    if is_sm90_supported():\n        return fast()\n    return slow()", "aiiii", "served", ""),
+        ("def f():\n    if is_sm90_supported():\n        return {1: 2}\n    return {}", "aiiii", "suspect", ""),
+        (
+            "def f():\n    if is_sm90_supported() or is_sm100_supported():\n        return fused()\n    return slow()",
+            "aaaii",
+            "suspect",
+            "",
+        ),
+        ("flags = ['-g'] if is_sm90_supported() else []", "aiiii", "suspect", ""),
+        (
+            "def why():\n    if get_capability() != (12, 0):\n        return 'no SM120'\n    return ''",
+            "iiiai",
+            "None",
+            "",
+        ),
+        ("limit = 128 if is_blackwell() else 64", "iaaaa", "None", ""),
+        ("if is_blackwell():\n    backend = 'triton'", "iaaaa", "None", ""),
         ("if is_hopper_somewhere_else():\n    f()", "uuuuu", "unknown", ""),
         ("if is_sm100_supported():\n    backend = 'trtllm_mla'", "iaaii", "hardware", ""),
         ("if major == 12:\n    f()\nelif major >= 10:\n    g()", "iaaii", "served", "major >= 10"),
@@ -286,3 +304,48 @@ OTHER = "#if __CUDA_ARCH__ == 900\\n int a;\\n#endif"
         (3, 4, "preprocessor", "aiiii"),
         (8, 8, "preprocessor", "aiiii"),
     ]
+
+
+def test_what_is_decided_elsewhere_is_judged_there() -> None:
+    text = """\
+fast = flag and is_sm90_supported()
+
+def usable(x):
+    return x > 1 and is_sm100_supported()
+
+class A:
+    def __init__(self):
+        self.fused = usable(2) and is_sm100_supported()
+
+    def f(self, x):
+        if fast:
+            g()
+        if usable(x):
+            g()
+        if self.fused and x:
+            g()
+        hopper = get_platform().is_sm90
+        if hopper:
+            g()
+"""
+    assert [(guard.line, str(guard.verdict_class), guard.evidence) for guard in guards(text)] == [
+        (1, "suspect", "uses nothing that SM12x lacks"),
+        (4, "suspect", "uses nothing that SM12x lacks"),
+        (8, "suspect", "uses nothing that SM12x lacks"),
+        (11, "served", "decided by fast: judged there"),
+        (13, "served", "decided by usable(): judged there"),
+        (15, "served", "decided by self.fused: judged there"),
+        (18, "suspect", "uses nothing that SM12x lacks"),  # an attribute alone is no condition
+    ]
+
+
+def test_a_test_that_puts_its_own_predicate_in_place_says_nothing_about_the_real_one() -> None:
+    tree = MemoryTree(
+        {
+            "a/platform.py": b"class P:\n    def is_hopper(self):\n        return get_capability() == (9, 0)\n",
+            "a/test/unit/test_p.py": b"class P:\n    def is_hopper(self):\n        return capability\n",
+            "a/x.py": b"if current.is_hopper():\n    f()\n",
+        }
+    )
+    (found,) = (guard for guard in audit(tree, Scope(question=QUESTION)).guards if guard.path == "a/x.py")
+    assert (shown(found), str(found.verdict_class)) == ("aiiii", "suspect")

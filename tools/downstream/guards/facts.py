@@ -9,8 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from downstream.guards.interpreter import last_name
-from downstream.guards.names import FunctionNode, Module
+from downstream.guards.names import FunctionNode, Module, last_name
 
 _PROPERTIES = frozenset({"property", "cached_property"})
 

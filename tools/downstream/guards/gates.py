@@ -5,14 +5,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from downstream.guards.abstract import Assigned
 from downstream.guards.cases import written
-from downstream.guards.interpreter import called
 from downstream.guards.listed import architectures, built_for
-from downstream.guards.names import PREDICATE, FunctionNode, assigned
+from downstream.guards.names import FunctionNode, assigned, called, is_condition
 
 LISTS = frozenset({"supported_major_versions", "supported_compute_capabilities", "supported_archs"})
 _LISTING_CALLS = frozenset({"get_nvcc_flags_list"})
@@ -47,6 +46,8 @@ class Gate:
     qualified: str | None  # Class.method
     body: Sequence[ast.stmt] = ()  # what it guards
     orelse: Sequence[ast.stmt] = ()
+    arms: tuple[ast.expr, ast.expr] | None = None  # of ``a if test else b``
+    following: Sequence[ast.stmt] = ()  # what comes after the statement in its block
     earlier: tuple[ast.expr, ...] = ()  # tests of the chain that failed before this one is asked
     name: str = ""  # what a value is assigned to
     statement: ast.stmt | None = None
@@ -70,8 +71,8 @@ class _Finder:
         owners: tuple[str, ...],
         names: dict[str, list[Assigned]],
     ) -> Iterator[Gate]:
-        for statement in body:
-            yield from self._statement(statement, function, owners, names, ())
+        for number, statement in enumerate(body, 1):
+            yield from self._statement(statement, function, owners, names, (), body[number:])
 
     def _statement(
         self,
@@ -80,6 +81,7 @@ class _Finder:
         owners: tuple[str, ...],
         names: dict[str, list[Assigned]],
         earlier: tuple[ast.expr, ...],
+        following: Sequence[ast.stmt],
     ) -> Iterator[Gate]:
         match statement:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
@@ -104,7 +106,7 @@ class _Finder:
                             attributes.setdefault(f"self.{name}", []).append(value)
                 yield from self.body(statement.body, None, (*owners, statement.name), names | attributes)
                 return
-        context = _Context(statement, function, owners, names)
+        context = _Context(statement, function, owners, names, following)
         match statement:
             case ast.If():
                 yield self._gate(statement.test, Role.IF, context, statement.body, statement.orelse, earlier)
@@ -112,7 +114,7 @@ class _Finder:
                 yield from self._block(statement.body, context)
                 if len(statement.orelse) == 1 and isinstance(statement.orelse[0], ast.If):
                     chain = (*earlier, statement.test)
-                    yield from self._statement(statement.orelse[0], function, owners, names, chain)
+                    yield from self._statement(statement.orelse[0], function, owners, names, chain, following)
                 else:
                     yield from self._block(statement.orelse, context)
             case ast.While():
@@ -134,8 +136,8 @@ class _Finder:
                 yield from self._parts(child, context)
 
     def _block(self, body: Sequence[ast.stmt], context: _Context) -> Iterator[Gate]:
-        for statement in body:
-            yield from self._statement(statement, context.function, context.owners, context.names, ())
+        for number, statement in enumerate(body, 1):
+            yield from self._statement(statement, context.function, context.owners, context.names, (), body[number:])
 
     def _inner(self, node: ast.expr, context: _Context, *, skip_whole: bool = False) -> Iterator[Gate]:
         """The largest conditions within an expression, and the lists and dicts."""
@@ -147,11 +149,11 @@ class _Finder:
             yield from self._table(node, context)
         if isinstance(node, ast.Call):
             yield from self._listed(node, context)
-        if not skip_whole and _is_condition(node):
+        if not skip_whole and is_condition(node):
             yield self._gate(node, Role.VALUE, context)
             skip_whole = True
         if isinstance(node, ast.IfExp):
-            yield self._gate(node.test, Role.VALUE, context)
+            yield replace(self._gate(node.test, Role.VALUE, context), arms=(node.body, node.orelse))
             yield from self._inner(node.test, context, skip_whole=True)
             yield from self._inner(node.body, context)
             yield from self._inner(node.orelse, context)
@@ -239,6 +241,7 @@ class _Finder:
             qualified=".".join(context.owners) if context.function else None,
             body=body,
             orelse=orelse,
+            following=context.following,
             earlier=earlier,
             name=context.assigned_name,
             statement=context.statement,
@@ -263,6 +266,7 @@ class _Context:
     function: FunctionNode | None
     owners: tuple[str, ...]
     names: dict[str, list[Assigned]]
+    following: Sequence[ast.stmt] = ()
 
     @property
     def assigned_name(self) -> str:
@@ -279,14 +283,6 @@ def _by_name(body: Sequence[ast.stmt]) -> dict[str, list[Assigned]]:
     for name, value in assigned(body):
         names.setdefault(name, []).append(value)
     return names
-
-
-def _is_condition(node: ast.expr) -> bool:
-    if isinstance(node, ast.Call):
-        return PREDICATE.match(called(node)) is not None
-    return isinstance(node, ast.BoolOp | ast.Compare) or (
-        isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
-    )
 
 
 def _is_none(node: ast.expr) -> bool:

@@ -26,7 +26,7 @@ from downstream.guards.abstract import (
     names_architecture,
     subscript,
 )
-from downstream.guards.names import MAJOR, NAMED, NUMBER, PREDICATE, QUERY, Module, by_name
+from downstream.guards.names import MAJOR, NAMED, NUMBER, PREDICATE, QUERY, Module, by_name, called, is_decision
 
 ASSIGNMENTS = 32  # to one name
 
@@ -58,6 +58,9 @@ class Answers(Protocol):
     def call(self, name: str, capability: ComputeCapability, call: Call, depth: int) -> Abstract:
         """What calling *name* answers."""
 
+    def judged(self, name: str) -> bool:
+        """Whether the function *name* decides by conditions, which are judged where they stand."""
+
 
 class Interpreter:
     """Evaluates the expressions of one file for one capability."""
@@ -69,6 +72,8 @@ class Interpreter:
         self.depth = depth
         self._following: set[str] = set()
         self.asked = False  # whether anything of the architecture was met
+        self.direct = False  # whether it was met outside what is judged by itself, where it is decided
+        self.decided: set[str] = set()  # the names of what is
 
     def evaluate(self, node: ast.expr, scope: Scope) -> Abstract:
         """The value of *node*: a constant, the architecture, something open, or free."""
@@ -144,8 +149,12 @@ class Interpreter:
             return self._met(self.predicates.call(name, self.capability, Call(), self.depth))
         return FREE
 
-    def _met(self, value: Abstract) -> Abstract:
+    def _met(self, value: Abstract, *, decided: str = "") -> Abstract:
         self.asked = True
+        if decided:
+            self.decided.add(decided)
+        else:
+            self.direct = True
         return value
 
     def _followed(self, name: str, values: Iterable[Assigned], scope: Scope) -> tuple[Abstract, bool]:
@@ -154,8 +163,14 @@ class Interpreter:
         before, self.asked = self.asked, False
         results = []
         for value in values:
+            direct, self.direct = self.direct, False
+            decided = set(self.decided)
             result = self.evaluate(value.value, scope)
             results.append(result if value.index is None else subscript(result, value.index))
+            if self.direct and is_decision(value.value) and not PREDICATE.match(name.removeprefix("self.")):
+                self.decided = decided | {name}
+                self.direct = False
+            self.direct = self.direct or direct
         asked, self.asked = self.asked, self.asked or before
         self._following.discard(name)
         found = joined(results)
@@ -210,7 +225,11 @@ class Interpreter:
         )
         found = self.predicates.call(name, self.capability, call, self.depth)
         # Where the tree's own query has several answers (no device, another vendor), its name says what it asks for.
-        return self._met(Arch(self.capability) if found == FREE and NUMBER.match(name) else found)
+        if found == FREE and NUMBER.match(name):
+            return self._met(Arch(self.capability))
+        truth = found == FREE or (isinstance(found, Const) and isinstance(found.value, bool | None))
+        judged = truth and not PREDICATE.match(name) and self.predicates.judged(name)
+        return self._met(found, decided=f"{name}()" if judged else "")
 
     def _text(self, node: ast.JoinedStr, scope: Scope) -> Abstract:
         parts = []
@@ -231,15 +250,3 @@ def _converted(name: str, value: Abstract) -> Abstract:
         return Const({"int": int, "str": str, "bool": bool}.get(name, tuple)(value.value))
     except (TypeError, ValueError):
         return FREE
-
-
-def called(node: ast.Call) -> str:
-    """The last name of what is called: ``b`` of ``a.b()``."""
-    return last_name(node.func)
-
-
-def last_name(node: ast.expr) -> str:
-    """``b`` of ``b`` and of ``a.b``; empty for anything else."""
-    if isinstance(node, ast.Name):
-        return node.id
-    return node.attr if isinstance(node, ast.Attribute) else ""

@@ -95,3 +95,31 @@ def _targets(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, Assigned]
 def ends(body: Sequence[ast.stmt]) -> bool:
     """Whether control never comes out at the end of *body*."""
     return bool(body) and isinstance(body[-1], ast.Return | ast.Raise)
+
+
+def called(node: ast.Call) -> str:
+    """The last name of what is called: ``b`` of ``a.b()``."""
+    return last_name(node.func)
+
+
+def last_name(node: ast.expr) -> str:
+    """``b`` of ``b`` and of ``a.b``; empty for anything else."""
+    if isinstance(node, ast.Name):
+        return node.id
+    return node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def is_condition(node: ast.expr) -> bool:
+    """Whether *node* asks a question by itself: what it says is judged where it stands."""
+    if isinstance(node, ast.Call):
+        return PREDICATE.match(called(node)) is not None
+    return isinstance(node, ast.BoolOp | ast.Compare) or (
+        isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
+    )
+
+
+def is_decision(node: ast.expr) -> bool:
+    """Whether *node* is a condition, a choice by one, or ``bool()`` of one."""
+    if isinstance(node, ast.Call) and called(node) == "bool" and len(node.args) == 1:
+        return is_decision(node.args[0])
+    return isinstance(node, ast.IfExp) or is_condition(node)

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from downstream.arches import ComputeCapability
-from downstream.guards.abstract import FREE, RANGE, Abstract, Call, joined
+from downstream.guards.abstract import FREE, RANGE, Abstract, Call, Scope, joined
 from downstream.guards.facts import attributes
+from downstream.guards.gates import gates
 from downstream.guards.interpreter import Interpreter
 from downstream.guards.names import STRICT, FunctionNode, Module, by_name, parse
 from downstream.guards.returned import returned
@@ -24,6 +25,7 @@ _ASKS = re.compile(
     rb"|\barchs\b|arch_list|gencode"
     rb"|\bsm\s*(?:[=!<>]=|[<>]|(?:not\s+)?in\b)"
 )
+_TESTS = re.compile(r"(?:^|/)(?:tests?|testing)/|(?:^|/)(?:test_[^/]*|conftest)\.py$")
 _MENTION = re.compile(
     r"capability\b|\b(?:\w*_)?majors?\b|\b_?(?:is|has|supports?|use|can|should)_\w*?(?:sm_?\d{2,3}|blackwell|hopper|ampere)"
     r"|\b(?:get_)?(?:device_|cuda_|gpu_|current_)*(?:sm|sm_version|sm_arch|cuda_arch|gpu_arch|device_arch)\b",
@@ -53,6 +55,7 @@ class Predicates:
         self._answers: dict[tuple[str, bool, ComputeCapability], Abstract] = {}
         self._telling: dict[tuple[Definition, ...], bool] = {}
         self._followed: set[str] = set()
+        self._judged: dict[str, bool] = {}
 
     @cached_property
     def asking(self) -> frozenset[str]:
@@ -73,7 +76,7 @@ class Predicates:
             if path in self.asking and (module := self.module(path)) is not None:
                 for name, definition in _definitions(module):
                     found.setdefault(name, []).append(definition)
-        return {name: tuple(definitions) for name, definitions in found.items()}
+        return {name: _no_doubles(definitions) for name, definitions in found.items()}
 
     @cached_property
     def attributes(self) -> Mapping[str, tuple[Definition, ...]]:
@@ -122,6 +125,24 @@ class Predicates:
             return by_name(name, capability)
         return result
 
+    def judged(self, name: str) -> bool:
+        """Whether the function *name* decides by conditions, which are judged where they stand."""
+        if name not in self._judged:
+            self._judged[name] = False
+            self._judged[name] = all(self._decides(one) for one in self.definitions.get(name, ()))
+        return self._judged[name]
+
+    def _decides(self, one: Definition) -> bool:
+        module = self.module(one.path)
+        if isinstance(one.node, ast.expr) or module is None:
+            return False
+        for gate in gates(ast.Module([one.node], []), module.text):
+            interpreter = Interpreter(self, one.path, RANGE[0])
+            interpreter.evaluate(gate.node, Scope(assigned=gate.assigned))
+            if interpreter.asked:
+                return True
+        return False
+
     def _defined(self, known: Iterable[Definition], capability: ComputeCapability, call: Call, depth: int) -> Abstract:
         return joined(returned(Interpreter(self, one.path, capability, depth + 1), one.node, call) for one in known)
 
@@ -153,3 +174,9 @@ def _definitions(module: Module) -> Iterator[tuple[str, Definition]]:
 
 def _mentions(lines: list[str], node: FunctionNode | ast.expr) -> bool:
     return _MENTION.search("\n".join(lines[node.lineno - 1 : node.end_lineno])) is not None
+
+
+def _no_doubles(definitions: list[Definition]) -> tuple[Definition, ...]:
+    """*definitions* without those that tests put in place of others."""
+    real = tuple(one for one in definitions if not _TESTS.search(one.path))
+    return real or tuple(definitions)

@@ -12,16 +12,14 @@ from downstream.guards import hardware
 from downstream.guards.abstract import RANGE, Abstract, Arch, Const, Scope, compare
 from downstream.guards.assessment import Assessment, assess, suspicion
 from downstream.guards.gates import Gate, Role, gates
-from downstream.guards.interpreter import Interpreter, called
+from downstream.guards.interpreter import Interpreter
 from downstream.guards.model import Class, Effect, Guard, Kind, Question, Verdict
-from downstream.guards.names import NAMED, PREDICATE
+from downstream.guards.names import NAMED, PREDICATE, called
 from downstream.guards.predicates import Predicates
+from downstream.guards.refusal import gives_nothing, nothing, refuses, talks, turns_others_away
 from downstream.guards.values import FALSE, TRUE, Value, unknown
 
 _PREDICATES = re.compile(r"\b_?(?:is|has|supports?)_\w*?(?:sm_?\d|blackwell|hopper)\w*", re.IGNORECASE)
-_TALK = frozenset(
-    {"warning", "info", "debug", "warning_once", "info_once", "error", "log", "print", "warn", "exception"}
-)
 
 
 def guards(path: str, question: Question, predicates: Predicates) -> tuple[list[Guard], list[str]]:
@@ -47,7 +45,8 @@ class _Judge:
         self._gate = gate
         self._question = Question(references=question.references, targets=question.targets, variants=False)
         self._predicates = predicates
-        self._inverted = gate.role is Role.IF and _refuses(gate.body)
+        self._inverted = gate.role is Role.IF and (refuses(gate.body) or turns_others_away(gate.node, gate.body))
+        self._decided: tuple[str, ...] = ()  # what decides instead, where that is judged by itself
 
     def guard(self) -> Guard | None:
         if self._gate.role is Role.COMMENTED:
@@ -80,6 +79,7 @@ class _Judge:
             return True
         interpreter = Interpreter(self._predicates, self._path, RANGE[0])
         interpreter.evaluate(self._gate.node, Scope(assigned=self._gate.assigned))
+        self._decided = () if interpreter.direct else tuple(sorted(interpreter.decided))
         return interpreter.asked
 
     def _state(self, capability: ComputeCapability) -> Value:
@@ -106,6 +106,8 @@ class _Judge:
     def _judged(self, assessment: Assessment) -> tuple[Class | None, Effect | None, str]:
         if not assessment.excluded:
             if assessment.possibly or (assessment.unknown and _any_unknown(assessment)):
+                if self._decided:
+                    return Class.SERVED, self._effect(), self._elsewhere()
                 return Class.UNKNOWN, self._effect(), f"depends on {', '.join(assessment.unknown)}"
             over = self._over_inclusive(assessment)
             return (Class.OVER_INCLUSIVE, Effect.OTHER, over) if over else (None, None, "")
@@ -113,6 +115,8 @@ class _Judge:
         evidence = self._evidence()
         if evidence:
             return Class.HARDWARE, effect, evidence
+        if self._decided:
+            return Class.SERVED, effect, self._elsewhere()
         if self._only_names():
             return Class.SERVED, effect, "names a predicate: every use of it is judged"
         server = self._server(assessment)
@@ -140,7 +144,7 @@ class _Judge:
             return hardware.needs(names)
         if gate.role is Role.TABLE:
             return hardware.needs([gate.name, self._said_above(), ast.unparse(gate.statement or gate.node), *names])
-        statements = [statement for statement in gate.body if not _talks(statement)]
+        statements = [statement for statement in gate.body if not talks(statement)]
         if gate.role is Role.IF and not self._inverted and statements:
             found = [hardware.needs([_text(statement)]) for statement in statements]
             return found[0] if all(found) else hardware.needs(names)
@@ -167,15 +171,23 @@ class _Judge:
     def _server(self, assessment: Assessment) -> str:
         """The other branch of the chain that the target takes."""
         gate = self._gate
+        if gate.arms is not None:
+            taken = nothing(gate.arms[1]) or _both(assessment)
+            return "" if taken else "the other arm serves the target"
         if gate.role is not Role.IF or self._inverted:
             return ""
         if gate.earlier and all(self._taken_before(target.capability) for target in assessment.excludes):
             return f"line {gate.earlier[0].lineno} serves the target"
         if not gate.orelse:
-            return ""
-        first = gate.orelse[0]
-        if len(gate.orelse) == 1 and isinstance(first, ast.If):
-            scope = Scope(assigned=gate.assigned)
+            falls = isinstance(gate.body[-1], ast.Return) and gate.following and not gives_nothing(gate.following)
+            return f"line {gate.following[0].lineno} serves the target" if falls and not _both(assessment) else ""
+        return self._other_branch(assessment)
+
+    def _other_branch(self, assessment: Assessment) -> str:
+        """The elif or else that the target takes."""
+        first = self._gate.orelse[0]
+        if len(self._gate.orelse) == 1 and isinstance(first, ast.If):
+            scope = Scope(assigned=self._gate.assigned)
             for target in assessment.excludes:
                 interpreter = Interpreter(self._predicates, self._path, target.capability)
                 node: ast.stmt = first
@@ -183,11 +195,14 @@ class _Judge:
                     if not node.orelse:
                         return ""
                     node = node.orelse[0]
-                if _refuses([node]):
+                if refuses([node]):
                     return ""
-        elif _refuses(gate.orelse):
+        elif refuses(self._gate.orelse):
             return ""
         return f"line {first.lineno} serves the target"
+
+    def _elsewhere(self) -> str:
+        return f"decided by {', '.join(self._decided)}: judged there"
 
     def _over_inclusive(self, assessment: Assessment) -> str:
         """SM10x code that SM12x is sent into, by a gate that means one family and admits both."""
@@ -206,7 +221,8 @@ class _Judge:
         blackwell = re.search(r"\bis_blackwell\w*", gate.text)
         if found and not hardware.FOR_SM12X.search(guarded + gate.text):
             return f"admits SM12x to '{found.group()}', which is for SM10x"
-        if blackwell and not hardware.FOR_SM12X.search(gate.text):
+        tuned = gate.arms is not None and all(_number(arm) for arm in gate.arms)
+        if blackwell and not tuned and not hardware.FOR_SM12X.search(gate.text) and "triton" not in guarded.lower():
             return f"'{blackwell.group()}' means SM10x and SM12x alike"
         return ""
 
@@ -243,32 +259,18 @@ def _passed(result: Abstract, capability: ComputeCapability, *, wanted: bool) ->
     return TRUE
 
 
+def _both(assessment: Assessment) -> bool:
+    """Whether it admits SM90 and SM100 alike: what both have and the target falls back from is worth a look."""
+    return {9, 10} <= {target.capability.major for target in assessment.admits}
+
+
+def _number(node: ast.expr) -> bool:
+    """Whether *node* is a number: a choice between two is tuning."""
+    return isinstance(node, ast.Constant) and isinstance(node.value, int | float)
+
+
 def _any_unknown(assessment: Assessment) -> bool:
     return Verdict.UNKNOWN in assessment.arches.values()
-
-
-def _refuses(body: Sequence[ast.stmt]) -> bool:
-    """Whether *body* only turns away: it raises, or returns a plain no."""
-    work = [statement for statement in body if not _talks(statement)]
-    if len(work) != 1:
-        return bool(work) and isinstance(work[-1], ast.Raise) and len(work) <= 2
-    last = work[0]
-    if isinstance(last, ast.Raise):
-        return True
-    return isinstance(last, ast.Return) and (
-        last.value is None or (isinstance(last.value, ast.Constant) and not last.value.value)
-    )
-
-
-def _talks(statement: ast.stmt) -> bool:
-    """Imports, log lines, docstrings: they guard nothing."""
-    if isinstance(statement, ast.Import | ast.ImportFrom | ast.Pass):
-        return True
-    if not isinstance(statement, ast.Expr):
-        return False
-    return isinstance(statement.value, ast.Constant) or (
-        isinstance(statement.value, ast.Call) and called(statement.value) in _TALK
-    )
 
 
 def _module_name(node: ast.AST) -> list[str]:

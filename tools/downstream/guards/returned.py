@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from downstream.guards.abstract import FREE, Abstract, Call, Const, Scope, joined, subscript
-from downstream.guards.interpreter import Interpreter, called, last_name
-from downstream.guards.names import FunctionNode, ends
+from downstream.guards.interpreter import Interpreter
+from downstream.guards.names import FunctionNode, called, ends, last_name
 
 RETURNS = 32  # of one function
 
