@@ -88,13 +88,17 @@ def test_the_guards_patch_dropped_fails(outside: list[Path]) -> None:
     }
 
 
-def test_a_wait_removed_everywhere_fails_on_the_references(outside: list[Path]) -> None:
+def test_a_wait_removed_everywhere_fails_on_the_references_and_on_the_targets(outside: list[Path]) -> None:
     edit = (f"{OPEN}  cudaGridDependencySynchronize();\n#endif\n  *x = 1;", "  *x = 1;")
     proof = prove(tree(OPEN, edit=edit), outside)
     assert {(finding.name, finding.fault, finding.target) for finding in proof.findings} == {
         ("waits", Fault.MOVED, "sm_90a"),
         ("waits", Fault.MOVED, "sm_100a"),
+        ("waits", Fault.NO_WAIT, "sm_120a"),
+        ("waits", Fault.NO_WAIT, "sm_121a"),
     }
+    declared = prove(tree(OPEN, edit=edit), outside, {"waits": "two.patch"})
+    assert {finding.fault for finding in declared.findings} == {Fault.NO_WAIT}
 
 
 def test_a_declared_kernel_may_move_and_nothing_else(outside: list[Path]) -> None:

@@ -95,3 +95,18 @@ def test_a_unit_of_the_fused_moe_is_reached_through_its_own_folders() -> None:
     reach = touched(before, Sources(LayeredTree(TREE, changes), before, changes), changes)
     assert reach.units == (UNIT,)
     assert reach.unproved == ()
+
+
+def test_units_left_out_are_named_with_what_takes_them() -> None:
+    changes: dict[str, bytes | None] = {
+        "csrc/nv_internal/include/dispatch.h": b"int x;\n",
+        "csrc/trtllm_allreduce.cu": b"int y;\n",
+    }
+    before = Sources(TREE)
+    reach = touched(before, Sources(LayeredTree(TREE, changes), before, changes), changes)
+    chosen = reach.only(["trtllm_*"])
+    assert ([unit.name for unit in chosen.units], chosen.total) == (["trtllm_allreduce.cu"], 2)
+    assert chosen.unproved == ("bf16.cu: left out; prove --units bf16.cu takes it",)
+    assert reach.only(["csrc/nv_internal/*"]).units == (UNIT,)
+    old = reach.built_for(before, [parse_target("89"), parse_target("120a")])
+    assert old.unproved == ("bf16.cu: not built for each of sm_89, sm_120a",)

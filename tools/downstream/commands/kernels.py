@@ -57,6 +57,12 @@ def build_parser() -> argparse.ArgumentParser:
     prove.add_argument("--fast", action="store_true", help="compare the preprocessed device text: seconds, no compiler")
     prove.add_argument("--targets", default=TARGETS, metavar="LIST", help=f"default: {TARGETS}")
     prove.add_argument("--references", default=REFERENCES, metavar="LIST", help=f"default: {REFERENCES}")
+    prove.add_argument(
+        "--units",
+        action="append",
+        metavar="GLOB",
+        help="only these touched units, by file name or path; may be repeated",
+    )
     prove.add_argument("--html", type=Path, metavar="FILE", help="also write a page that shows every kernel")
     prove.add_argument("--jobs", type=int, metavar="N", help="compiles at once (default: by free memory)")
     add_cuda_home(prove)
@@ -100,7 +106,12 @@ def _prove(options: argparse.Namespace) -> int:
         tree = build(pins, pins.pin(line, "flashinfer"), session)
         before = Sources(tree.base)
         after = Sources(tree, before, tree.changed)
-        reach = touched(before, after, tree.changed)
+        reach = touched(before, after, tree.changed).built_for(after, (*references, *targets))
+        if options.units:
+            if not (chosen := reach.only(options.units)).units:
+                names = ", ".join(unit.name for unit in reach.units) or "none"
+                raise UsageError("--units", "fits no unit that the series touches", f"choose from: {names}")
+            reach = chosen
         if options.fast:
             return _tell_fast(options, tree, reach, _fast(options, tree, reach, before, after))
         return _full(options, tree, reach, before, after)
@@ -147,7 +158,7 @@ def _tell_fast(options: argparse.Namespace, tree: PatchedTree, reach: Touched, p
                 print(f"without the series: {finding}")
         _tell_rest(proof.unknown, proof.unproved)
     print(
-        f"{tree.base.name}: {len(reach.units)} of {len(reach.units) + len(reach.other)} touched units read;"
+        f"{tree.base.name}: {len(reach.units)} of {reach.total} touched units read;"
         f" without the series {len(proof.dead)} faults on the targets, with it"
         f" {len(proof.findings)}; {'what was read holds' if proof.holds else 'the proof fails'}"
     )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import posixpath
 import re
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 
@@ -129,11 +130,36 @@ class Touched:
     other: tuple[str, ...]  # units that include one, whose flags are not known here
     idle: tuple[str, ...]  # changed files that no unit of the release includes
     flags: tuple[str, ...]  # generators (Python) that changed: what they add to a compile is not seen here
+    left: tuple[str, ...] = ()  # known units that are left out, with the reason
+
+    @property
+    def total(self) -> int:
+        """How many units of the release the series touches."""
+        return len(self.units) + len(self.other) + len(self.left)
+
+    def only(self, patterns: Sequence[str]) -> Touched:
+        """Return this with the units alone whose file name or path one of *patterns* (globs) fits."""
+        fits = {
+            unit
+            for unit in self.units
+            if any(fnmatchcase(name, pattern) for pattern in patterns for name in (unit.name, unit.source))
+        }
+        return self._without(fits, "left out; prove --units {name} takes it")
+
+    def built_for(self, sources: Sources, targets: Sequence[Target]) -> Touched:
+        """Return this without the units that have no generator for one of *targets*."""
+        fits = {unit for unit in self.units if all(sources.flags(unit, target) is not None for target in targets)}
+        return self._without(fits, f"not built for each of {', '.join(map(str, targets))}")
+
+    def _without(self, kept: Collection[Unit], reason: str) -> Touched:
+        left = (f"{unit.name}: {reason.format(name=unit.name)}" for unit in self.units if unit not in kept)
+        return replace(self, units=tuple(unit for unit in self.units if unit in kept), left=(*self.left, *left))
 
     @property
     def unproved(self) -> tuple[str, ...]:
         """What a proof over ``units`` says nothing about, in words."""
         return (
+            *self.left,
             *(f"{source}: the flags of its module are not known here" for source in self.other),
             *(f"{path}: no source file of the release includes it; generated ones may" for path in self.idle),
             *(f"{path}: a generator; the sources that it generates are not compiled here" for path in self.flags),
