@@ -128,6 +128,7 @@ def test_the_fuzz_hint_is_what_gnu_patch_would_use(
     [
         ("an empty old side adds at the top", b"@@ -0,0 +1 @@\n+new\n", b"a\nb\n", HunkStatus.CLEAN),
         ("no context trusts the line number", b"@@ -2,0 +3 @@\n+new\n", b"a\nb\nc\n", HunkStatus.CLEAN),
+        ("no context, below an empty file", b"@@ -2,0 +3 @@\n+new\n", b"", HunkStatus.CLEAN),
         ("it begins the file", b"@@ -1,2 +1,2 @@\n-a\n+A\n b\n", b"x\na\nb\n", HunkStatus.CONFLICT),
         ("it ends the file", b"@@ -1,2 +1,2 @@\n a\n-b\n+B\n", b"a\nb\nc\n", HunkStatus.CONFLICT),
         ("far off", b"@@ -9,3 +9,3 @@\n a\n-b\n+B\n c\n", b"a\nb\nc\n", HunkStatus.OFFSET),

@@ -298,6 +298,51 @@ def test_what_upstream_took_and_went_on_with_is_not_added_again(case: str, their
     assert (content == new) == (status is HunkStatus.CONFLICT)
 
 
+CAST = "int cast(double x)\n{\n  if (bad(x))\n    return 0;\n  return wide(x);\n}\n"
+ROUND = "int round(double x)\n{\n  return near(x);\n}\n"
+METHOD = "class A:\n  def a(self):\n    pass\n"
+FLOOR = "int floor(double x)\n{\n  double y = x;\n  y = down(y);\n  return y;\n}\n"
+
+
+@pytest.mark.parametrize(
+    ("case", "path", "ours", "theirs", "status", "line"),
+    [
+        ("far below, another body", "c.c", [ROUND, CAST, FLOOR],
+         [ROUND, FLOOR, "\n" * 30, "int cast(double x)\n{\n  return 7;\n}\n"], S.CONFLICT, 41),
+        ("another signature, and a context line changed", "c.h", [ROUND, CAST, FLOOR],
+         [ROUND.replace("near", "nearest"), FLOOR, "static long cast(float y)\n{\n  return y;\n}\n"], S.CONFLICT, 11),
+        ("only called there", "c.c", [ROUND, CAST, FLOOR], [ROUND, FLOOR, "int use(int x)\n{\n  return cast(x);\n}\n"],
+         S.CLEAN, None),
+        ("a language that is not read", "c.txt", [ROUND, CAST, FLOOR],
+         [ROUND, FLOOR, "\n" * 30, "int cast(double x)\n{\n  return 7;\n}\n"], S.CLEAN, None),
+        ("a method of another class", "c.py", [METHOD, "  def b(self):\n    pass\n", "\n" * 9],
+         [METHOD, "\n" * 9, "class B:\n  def b(self):\n    pass\n"], S.CLEAN, None),
+        ("a method of the same class", "c.py", [METHOD, "  def b(self):\n    pass\n"],
+         ["class A:\n  def b(self):\n    return 1\n", METHOD.partition("\n")[2]], S.CONFLICT, 2),
+    ],
+)  # fmt: skip
+def test_no_function_is_defined_twice(
+    case: str, path: str, ours: list[str], theirs: list[str], status: HunkStatus, line: int | None
+) -> None:
+    """Met in Debian's imagemagick, whose later patches give a function that an earlier one adds another body."""
+    old = "".join(part for part in ours if part is not ours[1])
+    result, content, _ = carried(old.encode(), "".join(ours).encode(), "".join(theirs).encode(), path)
+    assert result.status is status, (case, result.reason)
+    assert (content == "".join(theirs).encode()) == (status is S.CONFLICT)
+    assert line is None or result.candidates == (line,)
+
+
+def test_lines_that_upstream_moved_as_the_hunk_does_are_not_added_again() -> None:
+    """Met in Debian's imagemagick: declarations changed places, and the line above them changed."""
+    old = text("void f()", "{", "  char", "    *p,", "    *value;", "", "  ssize_t", "    i;", "", "  size_t",
+               "    tokens;", "", "  go();", "}")  # fmt: skip
+    ours = text("void f()", "{", "  char", "    *p,", "    *value;", "", "  size_t", "    tokens;", "", "  ssize_t",
+                "    i;", "", "  go();", "}")  # fmt: skip
+    theirs = ours.replace(b"    *p,\n    *value;\n", b"    *p;\n")
+    result, content, _ = carried(old, ours, theirs, "f.c")
+    assert content == theirs, result.reason
+
+
 short = st.lists(st.sampled_from("abcdef"), min_size=1, max_size=30)
 
 

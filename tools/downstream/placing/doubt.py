@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from downstream.patches.text import Hunk
 from downstream.placing.enclosing import Span, enclosing, functions
 from downstream.placing.linemap import LineMap
 from downstream.placing.lines import occurrences
-from downstream.placing.merge import Change
+from downstream.placing.merge import Change, apply
 
 REACH = 100  # lines above a change in which one is looked for that stands nowhere else
 NEIGHBOURHOOD = 10  # lines compared on each side of a hunk that no function encloses
@@ -108,6 +110,23 @@ def review(path: str, seats: Sequence[tuple[int, int]], through: LineMap) -> str
         if list(through.old[ours.first : ours.end]) != list(through.new[theirs.first : theirs.end]):
             return ours.name
     return None
+
+
+def defined_twice(path: str, changes: Sequence[Change], through: LineMap) -> Span | None:
+    """Return upstream's own definition of a function that *changes*, lines of the new file, would define once more.
+
+    It took the function and went on with it, or gave the name to something else: either way two of them are too many.
+    """
+    if through.old is through.new:
+        return None
+    known = {span.name for span in functions(path, tuple(through.old))}
+    arrived = [span for span in functions(path, tuple(through.new)) if span.name not in known]
+    added = b"".join(line for change in changes for line in change.added)
+    if not any(re.split(r"\W", span.name)[-1].encode("utf-8", "surrogateescape") in added for span in arrived):
+        return None
+    before = Counter(span.name for span in arrived)
+    after = Counter(span.name for span in functions(path, tuple(apply(through.new, changes))))
+    return next((span for span in arrived if after[span.name] > before[span.name]), None)
 
 
 def renamed(path: str, seats: Sequence[tuple[int, int]], through: LineMap) -> str:

@@ -37,8 +37,7 @@ def locate(lines: Sequence[bytes], hunk: Hunk, cursor: Cursor, *, fuzz: int = 0)
     old = hunk.old
     expected = old_first_line(hunk) + cursor.drift
     if not old:
-        # A hunk without old lines stands where it says, but not below a file that has none.
-        return expected if lines or expected == 1 else None
+        return expected
     before, after = _context(hunk)
     longer = max(before, after)
     cut_before, cut_after = fuzz + before - longer, fuzz + after - longer

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from downstream.patches.text import Hunk
 from downstream.placing import gnu
-from downstream.placing.doubt import renamed, review, rivals, seat, stranger
+from downstream.placing.doubt import defined_twice, renamed, review, rivals, seat, stranger
+from downstream.placing.enclosing import Span
 from downstream.placing.linemap import LineMap
 from downstream.placing.lines import count, occurrences
 from downstream.placing.merge import Carried, Carry, Change, apply, carry, changes_of, is_telling
@@ -76,6 +77,8 @@ def _whole(blank: HunkResult, hunk: Hunk, at: int, through: LineMap) -> Placemen
     elsewhere = stranger(blank.path, seats, through)
     if elsewhere:
         return Placement(hunk=hunk, result=replace(result, status=HunkStatus.MISPLACED, reason=elsewhere))
+    if twice := defined_twice(blank.path, changes, through):
+        return _doubled(blank, hunk, twice)
     offset = first + 1 - gnu.old_first_line(hunk)
     placed = replace(
         blank,
@@ -162,6 +165,9 @@ def _merged(blank: HunkResult, hunk: Hunk, at: int, through: LineMap) -> Placeme
     if (alike := _alike(carried, through)) is not None:
         reason = f"upstream added lines like those it would add, at line {alike + 1}"
         return Placement(hunk=hunk, result=replace(blank, reason=reason, candidates=(alike + 1,)))
+    changes = tuple(Change(one.first, one.end, one.change.added) for one in fresh)
+    if twice := defined_twice(blank.path, changes, through):
+        return _doubled(blank, hunk, twice)
     taken = len(carried) - len(fresh)
     reason = (
         f"{taken} of its {len(carried)} changes are upstream already" if taken else "upstream changed lines around it"
@@ -174,8 +180,12 @@ def _merged(blank: HunkResult, hunk: Hunk, at: int, through: LineMap) -> Placeme
         offset=first + 1 - gnu.old_first_line(hunk),
         review=review(blank.path, seats, through) or "the text",
     )
-    changes = tuple(Change(one.first, one.end, one.change.added) for one in fresh)
     return Placement(hunk=hunk, result=placed, changes=changes, rewritten=True, partly=bool(taken))
+
+
+def _doubled(blank: HunkResult, hunk: Hunk, twice: Span) -> Placement:
+    reason = f"upstream has a {twice.name} of its own now, at line {twice.first + 1}, and it would define one more"
+    return Placement(hunk=hunk, result=replace(blank, reason=reason, candidates=(twice.first + 1,)))
 
 
 def _alike(carried: Sequence[Carried], through: LineMap) -> int | None:
@@ -185,7 +195,10 @@ def _alike(carried: Sequence[Carried], through: LineMap) -> int | None:
     """
     known, images = set(map(bytes.strip, through.old)), set(through.to_new)
     for one in carried:
-        images.update(range(one.first, one.end) if one.carry is Carry.TAKEN else ())
+        if one.carry is Carry.TAKEN:
+            images.update(range(one.first, one.end))
+            # Lines that the hunk only moves are known, but where upstream has taken them away already, it moved them.
+            known -= set(map(bytes.strip, through.old[one.change.first : one.change.end]))
     for one in carried:
         telling = {line.strip() for line in one.change.added if is_telling(line.strip(), known)}
         if one.carry is not Carry.FRESH or not telling:

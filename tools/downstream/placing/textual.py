@@ -52,7 +52,7 @@ def _not_found(blank: HunkResult, hunk: Hunk, lines: Sequence[bytes], cursor: gn
     result = replace(blank, found=found, hint_fuzz=gnu.hint_fuzz(lines, hunk, cursor))
     new = hunk.new
     standing = tuple(line + 1 for line in occurrences(lines, new)) if new and hunk.old else ()
-    consumed = tuple(line + 1 for line in occurrences(lines, hunk.old))
+    consumed = tuple(line + 1 for line in occurrences(lines, hunk.old)) if hunk.old else ()
     candidates = core_places(hunk, lines)
     if consumed and consumed[-1] > cursor.frozen and gnu.claims_an_end(hunk):
         reason = (
