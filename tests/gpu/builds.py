@@ -27,13 +27,29 @@ def named(variable: str) -> list[Path]:
     return [Path(word) for word in os.environ.get(variable, "").split(os.pathsep) if word]
 
 
-def newest_patched() -> list[Path]:
-    """Return the patched wheel below dist/ and, where there is one, its jit cache."""
-    found = []
+def patched_paths() -> list[Path]:
+    """Return $FLASHINFER_PATCHED, else the newest patched wheel below dist/ and, where there is one, its jit cache."""
+    found = named("FLASHINFER_PATCHED")
+    if found:
+        return found
     for pattern in ("flashinfer_python-*+sm120*.whl", "flashinfer_jit_cache-*+sm120*.whl"):
         wheels = sorted(ROOT.glob(f"dist/**/{pattern}"), key=lambda path: path.stat().st_mtime)
         found += wheels[-1:]
     return found
+
+
+def stock_paths() -> list[Path]:
+    """Return $FLASHINFER_STOCK, else the pinned wheel from the index."""
+    found = named("FLASHINFER_STOCK")
+    if found:
+        return found
+    from downstream.pins import load
+    from downstream.trees.cache import default_folder
+    from downstream.trees.open import wheel_files
+    from downstream.trees.session import Session
+
+    with Session(default_folder()) as session:
+        return list(wheel_files(load(ROOT).pin("stable", "flashinfer"), session))
 
 
 def install(name: str, paths: list[Path], folder: Path) -> Build:

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,36 +14,41 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.gpu.builds import Build, install, named, newest_patched
+from tests.gpu.builds import Build, install, patched_paths, stock_paths
 from tests.gpu.cases import Case, title
 from tests.gpu.ranks import Outcome, Runner, run_cases
 
+Installing = Future[Build]
+
 
 @pytest.fixture(scope="session")
-def patched(tmp_path_factory: pytest.TempPathFactory) -> Build:
+def builds(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Installing]]:
+    """The builds that the chosen tests ask for, installed side by side: to compile one takes two minutes."""
+    asked = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
+    paths = {"patched": patched_paths, "stock": stock_paths}
+    with ThreadPoolExecutor() as pool:
+        yield {
+            name: pool.submit(install, name, paths[name](), tmp_path_factory.mktemp(name))
+            for name in paths
+            if name in asked
+        }
+
+
+@pytest.fixture(scope="session")
+def patched(builds: dict[str, Installing]) -> Build:
     """The build under test: $FLASHINFER_PATCHED (wheels or a folder), else what lies below dist/."""
-    paths = named("FLASHINFER_PATCHED") or newest_patched()
-    if not paths:
+    if not patched_paths():
         pytest.fail("no patched build: run nox -s build_wheels, or name wheels in FLASHINFER_PATCHED", pytrace=False)
-    build = install("patched", paths, tmp_path_factory.mktemp("patched"))
+    build = builds["patched"].result()
     if build.problem:
         pytest.fail(f"the patched build does not load: {build.problem}", pytrace=False)
     return build
 
 
 @pytest.fixture(scope="session")
-def stock(tmp_path_factory: pytest.TempPathFactory) -> Build:
+def stock(builds: dict[str, Installing]) -> Build:
     """The published release: $FLASHINFER_STOCK, else the pinned wheel from the index."""
-    paths = named("FLASHINFER_STOCK")
-    if not paths:
-        from downstream.pins import load
-        from downstream.trees.cache import default_folder
-        from downstream.trees.open import wheel_files
-        from downstream.trees.session import Session
-
-        with Session(default_folder()) as session:
-            paths = list(wheel_files(load(Path(__file__).parents[2]).pin("stable", "flashinfer"), session))
-    return install("stock", paths, tmp_path_factory.mktemp("stock"))
+    return builds["stock"].result()
 
 
 @pytest.fixture(scope="session")
