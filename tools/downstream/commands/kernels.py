@@ -206,7 +206,7 @@ def _full(options: argparse.Namespace, tree: PatchedTree, reach: Touched, before
     if options.html is not None:
         ordered = {name: {(t, to): listings[t, to] for to in both for t in TREES} for name, listings in by_unit.items()}
         title = f"{tree.base.name}: kernels before and after the series"
-        text = page(ordered, proof, title=title, reference=references[0])
+        text = page(ordered, proof, title=title, references=references, targets=targets)
         try:
             options.html.write_text(text, encoding="utf-8")
         except OSError as exc:
