@@ -82,6 +82,44 @@ def test_no_rule_turns_the_fusion_on_by_itself_on_sm12x(
     assert bool(scope[rule](view)) == (major in (9, 10))
 
 
+NVFP4, ASKED = "modelopt_fp4", "triton"
+
+
+@pytest.mark.parametrize(
+    ("major", "flag", "checkpoint", "backend", "taken"),
+    [
+        (12, None, NVFP4, "auto", "flashinfer_cutlass"),  # without the patch: auto, which ends in SM10x cubins
+        (12, NVFP4, NVFP4, "auto", "flashinfer_cutlass"),
+        (12, None, NVFP4, ASKED, ASKED),
+        (12, "fp8", NVFP4, "auto", "auto"),
+        (12, None, "fp8", "auto", "auto"),
+        (12, None, None, "auto", "auto"),
+        (11, None, NVFP4, "auto", "auto"),  # as upstream has it
+        (11, NVFP4, NVFP4, "auto", "flashinfer_cutlass"),
+        (10, None, NVFP4, "auto", "auto"),
+        (10, NVFP4, NVFP4, "auto", "auto"),
+        (9, None, NVFP4, "auto", "auto"),
+        (8, NVFP4, NVFP4, "auto", "auto"),
+    ],
+)
+def test_nvfp4_experts_run_on_flashinfer_cutlass_on_sm12x(
+    patched: LayeredTree, major: int, flag: str | None, checkpoint: str | None, backend: str, taken: str
+) -> None:
+    asked: list[object] = []
+    names = {
+        "Any": Any,
+        "get_platform": lambda: platform(major),
+        "model_config_of": lambda view: asked.append(view) or SimpleNamespace(quantization=checkpoint),
+        "logger": SILENT,
+        "__builtins__": __builtins__,
+    }
+    rule = "_moe_runner_backend_quant_constraints"
+    scope = defined(patched, "arg_groups/overrides.py", names, rule)
+    view = SimpleNamespace(moe_runner_backend=backend, quantization=flag)
+    assert {"moe_runner_backend": backend, **scope[rule](view)} == {"moe_runner_backend": taken}
+    assert not asked or major == 12  # other GPUs do not come past the new line
+
+
 @pytest.mark.parametrize("major", [9, 10, 12])
 def test_flashinfer_cutlass_is_autotuned(patched: LayeredTree, major: int) -> None:
     lists = [
