@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
+
+sys.path.insert(0, str(Path(__file__).parents[2]))  # tests.network.gpus
 
 A_DAY = 86400  # seconds after which apt is asked what it has now
 SUITES = "oldoldstable oldstable stable unstable"  # Debian's names, whatever its releases are called by then

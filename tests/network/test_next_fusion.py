@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-import ctypes
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -15,6 +13,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from tests.network.gpus import FAULTS, Cudart, GPUs, run
 
 from downstream import pins
 from downstream.patches.series import load_series
@@ -30,7 +29,6 @@ ROOT = Path(__file__).resolve().parents[2]
 SRT = "python/sglang/srt"
 FUSION = "sglang.srt.layers.flashinfer_comm_fusion"
 ADD_NORM = "sglang.srt.layers.layer_boundary.residual.add_norm"
-PATIENCE = 20  # seconds until a rank that waits for the others counts as hanging
 BFLOAT16, FLOAT32 = object(), object()
 MIB = 1 << 20
 
@@ -89,18 +87,9 @@ def after(before_and_after: tuple[Sources, Sources]) -> Sources:
     return before_and_after[1]
 
 
-@dataclass(frozen=True)
-class Memory:
-    """Memory as one rank sees it; *peer* is None for its own."""
-
-    content: bytearray
-    rank: int
-    peer: int | None
-
-
 @dataclass
-class Machine:
-    """GPUs of one kind on one or several hosts. A fault is (what goes wrong, on which rank, concerning which)."""
+class Machine(GPUs):
+    """GPUs of one kind on one or several hosts."""
 
     capability: tuple[int, int]
     world_size: int = 2
@@ -108,32 +97,7 @@ class Machine:
     nodes: int = 1
     multicast: bool = False
     fault: tuple[str, int, int] | None = None
-    memory: dict[int, Memory] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
-    workspaces: list[dict[str, Any]] = field(default_factory=list)
     tried: list[int] = field(default_factory=list)  # bytes of the allocations of rank 0's preflight
-    copies: int = 0
-
-    def __post_init__(self) -> None:
-        self.meeting = threading.Barrier(self.world_size)
-        self.table: list[Any] = [None] * self.world_size
-        self.lock = threading.Lock()
-
-    def has(self, what: str, rank: int, peer: int | None) -> bool:
-        return self.fault == (what, rank, peer)
-
-    def map(self, content: bytearray, rank: int, peer: int | None) -> ctypes.c_void_p:
-        with self.lock:
-            number = max(self.memory, default=0) + 1
-            self.memory[number] = Memory(content, rank, peer)
-        return ctypes.c_void_p(number << 32)
-
-    def at(self, address: ctypes.c_void_p) -> tuple[Memory, int]:
-        assert address.value is not None
-        return self.memory[address.value >> 32], address.value & 0xFFFFFFFF
-
-    def unmap(self, address: ctypes.c_void_p) -> None:
-        del self.memory[(address.value or 0) >> 32]
 
 
 @dataclass(frozen=True)
@@ -145,56 +109,7 @@ class Group:
     what: str
 
     def gather(self, item: Any) -> list[Any]:
-        self.machine.table[self.rank] = item
-        self.machine.meeting.wait(PATIENCE)
-        table = list(self.machine.table)
-        self.machine.meeting.wait(PATIENCE)
-        return table
-
-
-class Cudart:
-    def __init__(self, machine: Machine, rank: int) -> None:
-        if machine.has("no libcudart", rank, rank):
-            raise AssertionError("libcudart is not loaded in the current process")
-        self.machine, self.rank = machine, rank
-        self.lib = SimpleNamespace(cudaIpcCloseMemHandle=machine.unmap, cudaGetLastError=int)
-        self.cudaFree = machine.unmap
-        self.cudaDeviceSynchronize: Callable[[], None] = lambda: None
-
-    def cudaMalloc(self, size: int) -> ctypes.c_void_p:  # noqa: N802 - CUDA's name
-        if self.machine.has("no memory", self.rank, self.rank):
-            raise RuntimeError("CUDART error: out of memory")
-        return self.machine.map(bytearray(b"?" * size), self.rank, None)
-
-    def cudaMemset(self, address: ctypes.c_void_p, value: int, size: int) -> None:  # noqa: N802
-        self.cudaMemcpy(address, bytes([value]) * size, size)
-
-    def cudaIpcGetMemHandle(self, address: ctypes.c_void_p) -> Any:  # noqa: N802
-        return self.machine.at(address)[0]
-
-    def cudaIpcOpenMemHandle(self, handle: Memory) -> ctypes.c_void_p:  # noqa: N802
-        if self.machine.has("no access", self.rank, handle.rank):
-            raise RuntimeError("CUDART error: peer access is not supported between these two devices")
-        return self.machine.map(handle.content, self.rank, handle.rank)
-
-    def cudaMemcpy(self, target: Any, source: Any, size: int) -> None:  # noqa: N802
-        content = self.read(source, size) if isinstance(source, ctypes.c_void_p) else source
-        if not isinstance(target, ctypes.c_void_p):
-            target.raw = content
-            return
-        memory, start = self.machine.at(target)
-        with self.machine.lock:
-            self.machine.copies += memory.peer is not None
-        if self.machine.has("lost writes", self.rank, memory.peer):
-            return
-        if self.machine.has("a wrong bit written", self.rank, memory.peer):
-            content = content[:-1] + bytes([content[-1] ^ 1])
-        memory.content[start : start + size] = content
-
-    def read(self, source: ctypes.c_void_p, size: int) -> bytes:
-        memory, start = self.machine.at(source)
-        content = bytes(memory.content[start : start + size])
-        return bytes(size) if self.machine.has("zeros read", self.rank, memory.peer) else content
+        return self.machine.gather(self.rank, item)
 
 
 def module(name: str, **names: Any) -> ModuleType:
@@ -367,12 +282,7 @@ def started(machine: Machine, files: Sources) -> list[Rank]:
                 info=lambda *_: None, debug=lambda *_: None,
             )  # fmt: skip
             ranks.append(Rank(fusion, add_norm))
-        threads = [threading.Thread(target=rank.start, daemon=True) for rank in ranks]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(PATIENCE)
-            assert not thread.is_alive(), "a rank waits for the others"
+        run([rank.start for rank in ranks])
     return ranks
 
 
@@ -481,18 +391,6 @@ def test_every_pair_is_tried_once_whatever_the_number_of_workspaces(after: Sourc
     assert machine.memory == {}  # closed and freed
     assert all(rank.fusion._preflight_check_peer_copies(Group(machine, i, "Gloo")) for i, rank in enumerate(ranks))
     assert machine.copies == 4 * 3
-
-
-FAULTS = [
-    (("no access", 1, 0), "rank 1: CUDART error: peer access is not supported between these two devices"),
-    (("no access", 3, 2), "rank 3: CUDART error: peer access is not supported between these two devices"),
-    (("lost writes", 2, 1), "rank 1: bytes differ after a write from the GPU of rank 2"),
-    (("lost writes", 0, 3), "rank 3: bytes differ after a write from the GPU of rank 0"),
-    (("a wrong bit written", 1, 2), "rank 2: bytes differ after a write from the GPU of rank 1"),
-    (("zeros read", 3, 0), "rank 3: bytes differ after a read from the GPU of rank 0"),
-    (("no memory", 2, 2), "rank 2: CUDART error: out of memory"),
-    (("no libcudart", 1, 1), "rank 1: libcudart is not loaded in the current process"),
-]
 
 
 @pytest.mark.parametrize(("fault", "told"), FAULTS)
