@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -146,6 +147,8 @@ def test_a_complete_ledger_makes_it_fine_and_a_lost_entry_does_not(run: Run, roo
     ledger = root / "patches" / "stable" / "attend" / "guards.toml"
     code, text = run("review", "--template", "--reviewer", "me")
     assert code == 0
+    assert "\n# suspect, empty-kernel: in lamport_kernel; admits both SM90 and SM100; active on sm_90" in text
+    assert re.search(r"^#      \d #if \(defined\(__CUDA_ARCH__\)", text, re.MULTILINE)
     filled = tmp_path / "filled.toml"
     filled.write_text(text.replace('reason = ""', 'reason = "tested by hand"'))
     code, text = run("review", "--from", str(filled))

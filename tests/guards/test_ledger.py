@@ -12,9 +12,9 @@ from downstream.arches import parse_targets
 from downstream.errors import GuardError
 from downstream.guards.audit import Scope, audit
 from downstream.guards.difference import difference
-from downstream.guards.ledger import Entry, Ledger, hold, load, read
+from downstream.guards.ledger import Entry, Ledger, hold, load, load_filled, read
 from downstream.guards.model import Audit, Guard, Question
-from downstream.guards.review import save, template, written
+from downstream.guards.review import counted, save, template, written
 from downstream.trees.tree import MemoryTree
 
 DAY = datetime.date(2026, 1, 1)
@@ -153,6 +153,31 @@ def test_a_template_has_an_entry_to_fill_in_for_each_guard(tmp_path: Path) -> No
         read(text, Path("filled.toml"))
     filled = read(text.replace('reason = ""', 'reason = "why"'), Path("filled.toml"))
     assert hold(filled, guards).unreviewed == ()
+
+
+def test_what_is_known_of_a_guard_stands_above_its_entry_as_a_comment() -> None:
+    (guard,) = audited(a=kernel("f")).guards
+    text = template([guard], reviewer="me", date=DAY, notes={guard.fingerprint: 'suspect\n\n    4 code("]");'})
+    assert '\n\n# suspect\n#\n#     4 code("]");\n[[guard]]\nfingerprint = ' in text
+    with pytest.raises(GuardError, match="lacks 'reason'"):  # it still reads as TOML
+        read(text, Path("filled.toml"))
+
+
+def test_a_filled_in_pattern_is_counted_and_what_has_no_reason_yet_is_left_for_later(tmp_path: Path) -> None:
+    guards = audited(a=kernel("f"), b=kernel("g") + kernel("h")).guards
+    path = tmp_path / "filled.toml"
+    head = "schema = 1\n"
+    table = "[[guard]]\n{}\nreason = '{}'\nreviewer = 'me'\ndate = 2026-01-01\n"
+    path.write_text(
+        head + table.format("paths = ['include/*']", "r") + table.format("fingerprint = 'feedfacecafe'", "")
+    )
+    filled = load_filled(path).entries
+    assert [(each.covers, each.reason) for each in filled] == [(0, "r"), (1, "")]
+    before = (entry(guards[0]),)
+    assert [each.covers for each in counted(filled[:1], before, guards)] == [2]
+    assert [each.covers for each in counted(filled[:1], (), guards)] == [3]
+    with pytest.raises(GuardError, match="covers = N"):
+        load(path)
 
 
 def test_no_entries_are_written_as_an_empty_ledger() -> None:

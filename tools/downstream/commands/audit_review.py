@@ -14,10 +14,12 @@ from downstream.cli import FINDINGS, OK, add_common_options, parser
 from downstream.commands.audit_options import add_scope
 from downstream.commands.audit_scope import chosen, covered
 from downstream.errors import UsageError
-from downstream.guards.ledger import FILE, Covered, Entry, Ledger, load
+from downstream.guards.ledger import FILE, Covered, Entry, Ledger, load, load_filled
 from downstream.guards.model import Guard
-from downstream.guards.review import save, template
+from downstream.guards.review import counted, save, template
+from downstream.patched import build
 from downstream.pins import load as load_pins
+from downstream.report.audit_code import shown
 from downstream.report.audit_text import verdicts
 from downstream.report.context import printable
 from downstream.report.terminal import progress
@@ -41,11 +43,19 @@ def main(argv: Sequence[str]) -> int:
     pins = load_pins(options.root)
     bar = progress(quiet=options.quiet)
     left = 0
+    unreviewed: list[Guard] = []
+    notes: dict[str, str] = {}
     with Session(default_folder(), offline=options.offline, progress=bar) as session:
         for pin in chosen(options, pins):
             found = covered(options, pins, pin, session, bar)
-            ledger = load(pins.series_folder(pin) / FILE)
-            left += _review(found, ledger, options, str(pin))
+            if options.template:
+                tree = build(pins, pin, session)
+                unreviewed += found.reading.unreviewed
+                notes |= {guard.fingerprint: shown(guard, tree.read(guard.path)) for guard in found.reading.unreviewed}
+            else:
+                left += _review(found, load(pins.series_folder(pin) / FILE), options, str(pin))
+    if options.template:  # one file for all upstreams: --from gives each its own
+        print(template(unreviewed, reviewer=_reviewer(options), date=_today(), notes=notes), end="")
     return FINDINGS if left else OK
 
 
@@ -63,11 +73,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 def _review(found: Covered, ledger: Ledger, options: argparse.Namespace, place: str) -> int:
     """Work on one ledger; return how many guards are still unreviewed."""
-    reviewer = options.reviewer or getpass.getuser()
-    today = datetime.datetime.now(tz=datetime.UTC).date()
-    if options.template:
-        print(template(found.reading.unreviewed, reviewer=reviewer, date=today), end="")
-        return 0
     entries = list(ledger.entries)
     if options.prune:
         gone = set(found.reading.gone)
@@ -76,7 +81,8 @@ def _review(found: Covered, ledger: Ledger, options: argparse.Namespace, place: 
         print(f"{place}: {len(gone)} entries dropped, {len(counts)} recounted")
     left = list(found.reading.unreviewed)
     if options.source:
-        added = [entry for entry in load(options.source).entries if _useful(entry, found)]
+        filled = [entry for entry in load_filled(options.source).entries if entry.reason and _useful(entry, found)]
+        added = counted(filled, entries, found.audit.concerns)
         entries += added
         left = [guard for guard in left if not any(entry.about(guard) for entry in added)]
         print(f"{place}: {len(added)} entries added, {len(left)} guards unreviewed")
@@ -84,13 +90,21 @@ def _review(found: Covered, ledger: Ledger, options: argparse.Namespace, place: 
         if left and not sys.stdin.isatty():
             problem = f"{len(left)} guards need a reason, and this is no terminal"
             raise UsageError("review", problem, "use --template and --from")
-        added = list(_asked(left, reviewer, today))
+        added = tuple(_asked(left, _reviewer(options), _today()))
         entries += added
         left = [guard for guard in left if not any(entry.about(guard) for entry in added)]
     if tuple(entries) != ledger.entries:
         save(replace(ledger, entries=tuple(entries)))
         print(f"wrote {ledger.path}")
     return len(left)
+
+
+def _reviewer(options: argparse.Namespace) -> str:
+    return str(options.reviewer or getpass.getuser())
+
+
+def _today() -> datetime.date:
+    return datetime.datetime.now(tz=datetime.UTC).date()
 
 
 def _useful(entry: Entry, found: Covered) -> bool:

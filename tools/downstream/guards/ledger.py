@@ -82,15 +82,22 @@ class Reading:
 
 def load(path: Path) -> Ledger:
     """Read a ledger; a missing file is an empty one. Raises GuardError with the entry at fault."""
+    return _loaded(path, counted=True) if path.exists() else Ledger(path=path)
+
+
+def load_filled(path: Path) -> Ledger:
+    """Read entries that somebody filled in: a pattern may leave its count to be taken (0). Raises GuardError."""
+    return _loaded(path, counted=False)
+
+
+def _loaded(path: Path, *, counted: bool) -> Ledger:
     try:
-        return read(path.read_text(encoding="utf-8"), path)
-    except FileNotFoundError:
-        return Ledger(path=path)
+        return read(path.read_text(encoding="utf-8"), path, counted=counted)
     except (OSError, UnicodeDecodeError) as exc:
         raise GuardError(str(path), str(exc)) from exc
 
 
-def read(text: str, path: Path) -> Ledger:
+def read(text: str, path: Path, *, counted: bool = True) -> Ledger:
     """The ledger that *text* holds; *path* is for messages. Raises GuardError."""
     try:
         raw = tomllib.loads(text)
@@ -101,10 +108,11 @@ def read(text: str, path: Path) -> Ledger:
     tables = raw.get("guard", [])
     if not isinstance(tables, list):
         raise GuardError(str(path), "[[guard]] must be a list of tables")
-    return Ledger(path=path, entries=tuple(_entry(path, number, table) for number, table in enumerate(tables, 1)))
+    entries = tuple(_entry(path, number, table, counted=counted) for number, table in enumerate(tables, 1))
+    return Ledger(path=path, entries=entries)
 
 
-def _entry(path: Path, number: int, table: Any) -> Entry:
+def _entry(path: Path, number: int, table: Any, *, counted: bool) -> Entry:
     place = f"{path}: [[guard]] {number}"
     if not isinstance(table, dict):
         raise GuardError(place, "is no table")
@@ -112,7 +120,7 @@ def _entry(path: Path, number: int, table: Any) -> Entry:
     if unknown:
         raise GuardError(place, f"has unknown fields: {', '.join(sorted(unknown))}")
     for key in _NEEDED:
-        if not table.get(key):
+        if not table.get(key) and (counted or key != "reason"):
             raise GuardError(place, f"lacks '{key}'", "every entry has a reason, a reviewer and a date")
     for key in _TEXTS:
         if not isinstance(table.get(key, ""), str):
@@ -124,7 +132,9 @@ def _entry(path: Path, number: int, table: Any) -> Entry:
         raise GuardError(place, "'paths' must be a list of patterns")
     if bool(paths) == bool(table.get("fingerprint")):
         raise GuardError(place, "needs either a fingerprint or paths")
-    if paths and not (isinstance(covers, int) and covers > 0 and "covers" in table):
+    if paths and not counted and "covers" not in table:
+        covers = 0
+    elif paths and not (isinstance(covers, int) and covers > 0 and "covers" in table):
         raise GuardError(place, "covers a pattern, so it says how many guards: covers = N")
     texts = {key: table[key] for key in _TEXTS if key in table}
     return Entry(**texts, date=table["date"], paths=tuple(paths), covers=covers)

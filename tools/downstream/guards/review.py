@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
+from types import MappingProxyType
 
 from downstream.errors import WriteError
-from downstream.guards.ledger import SCHEMA, Entry, Ledger
+from downstream.guards.ledger import SCHEMA, Entry, Ledger, hold
 from downstream.guards.model import Guard
 from downstream.queue.state import write_whole
 
@@ -17,12 +19,19 @@ HEAD = """\
 # release against it; `tools/audit.py review` adds entries, `review --prune` drops those whose guard is gone.
 """
 
+TEMPLATE = """\
+# Fill in each reason (and the hardware fact it rests on), then: review --from FILE. Where one reason
+# holds for several, write paths = ["folder/*"] (and function, condition or kind, to narrow it) instead
+# of fingerprint and where; how many that covers is counted for you. Entries without a reason are left out.
+"""
 
-def written(entries: Sequence[Entry], *, head: str = HEAD) -> str:
-    """A ledger file; the same entries give the same bytes."""
+
+def written(entries: Sequence[Entry], *, head: str = HEAD, notes: Mapping[str, str] = MappingProxyType({})) -> str:
+    """A ledger file; the same entries give the same bytes. *notes* (by fingerprint) go before an entry."""
     parts = [head.rstrip("\n"), f"schema = {SCHEMA}"]
     for entry in entries:
-        lines = ["", "[[guard]]"]
+        note = notes.get(entry.fingerprint, "")
+        lines = ["", *(f"# {line}".rstrip() for line in note.splitlines()), "[[guard]]"]
         if entry.fingerprint:
             lines.append(f"fingerprint = {_quoted(entry.fingerprint)}")
         if entry.where:
@@ -54,6 +63,12 @@ def save(ledger: Ledger) -> None:
     write(ledger.path, written(ledger.entries, head=head or HEAD))
 
 
+def counted(added: Sequence[Entry], before: Sequence[Entry], concerns: Iterable[Guard]) -> tuple[Entry, ...]:
+    """*added* with the counts that patterns left out: of the *concerns* that no entry before them takes."""
+    counts = dict(hold(Ledger(path=Path(), entries=(*before, *added)), concerns).miscounted)
+    return tuple(entry if entry.covers else replace(entry, covers=counts.get(entry, 0)) for entry in added)
+
+
 def write(path: Path, text: str) -> None:
     """Write a file whole or not at all. Raises WriteError."""
     try:
@@ -62,13 +77,15 @@ def write(path: Path, text: str) -> None:
         raise WriteError(str(path), exc.strerror or str(exc), "make room or give the right to write there") from exc
 
 
-def template(guards: Iterable[Guard], *, reviewer: str, date: datetime.date) -> str:
-    """An entry for each of *guards*, its reason to be filled in."""
+def template(
+    guards: Iterable[Guard], *, reviewer: str, date: datetime.date, notes: Mapping[str, str] = MappingProxyType({})
+) -> str:
+    """An entry for each of *guards*, its reason to be filled in; *notes* by fingerprint go before."""
     entries = [
         Entry(fingerprint=guard.fingerprint, where=guard.where, reason="", reviewer=reviewer, date=date)
         for guard in guards
     ]
-    return written(entries, head="# Fill in each reason (and the hardware fact it rests on), then: review --from FILE")
+    return written(entries, head=TEMPLATE, notes=notes)
 
 
 def _quoted(text: str) -> str:
