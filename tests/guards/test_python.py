@@ -349,3 +349,27 @@ def test_a_test_that_puts_its_own_predicate_in_place_says_nothing_about_the_real
     )
     (found,) = (guard for guard in audit(tree, Scope(question=QUESTION)).guards if guard.path == "a/x.py")
     assert (shown(found), str(found.verdict_class)) == ("aiiii", "suspect")
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict_class"),
+    [
+        ('def f():\n    assert is_sm100_supported(), "MXFP8 requires SM100"\n    return run(x)', "suspect"),
+        (
+            'def f():\n    assert is_sm100_supported(), "MXFP8 requires SM100"\n    return es_sm100_grouped_mm(x)',
+            "hardware",
+        ),
+        (
+            'def f():\n    assert is_sm100_supported(), "MXFP8 requires SM100"\n    return es_sm90_grouped_mm(x)',
+            "suspect",
+        ),
+        ('if not (is_sm90_supported() or is_sm100_supported()):\n    raise E("requires SM90 or SM10X")', "suspect"),
+        ('if "trtllm_mha" in backends:\n    if not is_sm100_supported():\n        raise E("no")', "hardware"),
+        ('if backend != "trtllm_mha":\n    if not is_sm100_supported():\n        raise E("no")', "suspect"),
+        ("hopper_tuned = is_sm90_supported() and size < 64", "suspect"),
+        ("DEEPGEMM_BLACKWELL = ENABLE and is_sm100_supported()", "hardware"),
+        ('if major == 9:\n    unsupported.append("Hopper")', "None"),  # SM90 is what it turns away
+    ],
+)
+def test_what_is_asked_is_no_evidence_for_the_answer(text: str, verdict_class: str) -> None:
+    assert [str(guard.verdict_class) for guard in guards(text)] == [verdict_class]

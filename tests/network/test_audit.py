@@ -102,12 +102,12 @@ def test_the_13_guards_of_the_all_reduce_header(found: Found) -> None:
             "flashinfer", "0.7.2", "include/flashinfer/norm/ln_silu_headers.cuh", 291, "served", marks=pytest.mark.slow
         ),  # N9
         ("sglang", "0.5.9", "python/sglang/srt/layers/communicator.py", 95, "suspect"),  # S1
-        ("sglang", "0.5.9", "python/sglang/srt/layers/communicator.py", 604, "suspect"),
+        ("sglang", "0.5.9", "python/sglang/srt/layers/communicator.py", 604, "served"),  # decided at 95
         ("sglang", "0.5.9", "python/sglang/srt/server_args.py", 1681, "suspect"),  # S2: the condition of 1691
         ("sglang", "0.5.9", "python/sglang/srt/model_executor/model_runner.py", 1842, "suspect"),  # S6
         ("sglang", "0.5.9", "python/sglang/srt/server_args.py", 1371, "over-inclusive"),  # S7
         ("sglang", "0.5.9", "python/sglang/srt/layers/attention/attention_registry.py", 202, "over-inclusive"),  # S9
-        ("sglang", "0.5.9", "python/sglang/srt/layers/moe/cutlass_moe.py", 147, "hardware"),  # S10, legitimate
+        ("sglang", "0.5.9", "python/sglang/srt/layers/moe/cutlass_moe.py", 147, "hardware"),  # S10: calls es_sm100 kernels
         ("sglang", "0.5.9", "python/sglang/srt/distributed/device_communicators/torch_symm_mem.py", 47, "hardware"),
     ],
 )

@@ -49,6 +49,7 @@ class Gate:
     arms: tuple[ast.expr, ast.expr] | None = None  # of ``a if test else b``
     following: Sequence[ast.stmt] = ()  # what comes after the statement in its block
     earlier: tuple[ast.expr, ...] = ()  # tests of the chain that failed before this one is asked
+    under: tuple[ast.expr, ...] = ()  # conditions of the blocks that it stands in
     name: str = ""  # what a value is assigned to
     statement: ast.stmt | None = None
     assigned: dict[str, list[Assigned]] = field(default_factory=dict)  # in scope
@@ -63,6 +64,7 @@ class _Finder:
     def __init__(self, text: str) -> None:
         self._text = text
         self._lines = text.split("\n")
+        self._under: list[ast.expr] = []  # the conditions of the blocks around
 
     def body(
         self,
@@ -111,7 +113,9 @@ class _Finder:
             case ast.If():
                 yield self._gate(statement.test, Role.IF, context, statement.body, statement.orelse, earlier)
                 yield from self._inner(statement.test, context, skip_whole=True)
+                self._under.append(statement.test)
                 yield from self._block(statement.body, context)
+                self._under.pop()
                 if len(statement.orelse) == 1 and isinstance(statement.orelse[0], ast.If):
                     chain = (*earlier, statement.test)
                     yield from self._statement(statement.orelse[0], function, owners, names, chain, following)
@@ -243,6 +247,7 @@ class _Finder:
             orelse=orelse,
             following=context.following,
             earlier=earlier,
+            under=tuple(self._under),
             name=context.assigned_name,
             statement=context.statement,
             assigned=context.names,

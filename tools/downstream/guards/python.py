@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import posixpath
 import re
 from collections.abc import Sequence
 
@@ -11,15 +10,14 @@ from downstream.arches import ComputeCapability
 from downstream.guards import hardware
 from downstream.guards.abstract import RANGE, Abstract, Arch, Const, Scope, compare
 from downstream.guards.assessment import Assessment, assess, suspicion
+from downstream.guards.evidence import code_of, evidence, module_name
 from downstream.guards.gates import Gate, Role, gates
 from downstream.guards.interpreter import Interpreter
 from downstream.guards.model import Class, Effect, Guard, Kind, Question, Verdict
-from downstream.guards.names import NAMED, PREDICATE, called
+from downstream.guards.names import NAMED, PREDICATE
 from downstream.guards.predicates import Predicates
-from downstream.guards.refusal import gives_nothing, nothing, refuses, talks, turns_others_away
+from downstream.guards.refusal import gives_nothing, nothing, refuses, turns_others_away
 from downstream.guards.values import FALSE, TRUE, Value, unknown
-
-_PREDICATES = re.compile(r"\b_?(?:is|has|supports?)_\w*?(?:sm_?\d|blackwell|hopper)\w*", re.IGNORECASE)
 
 
 def guards(path: str, question: Question, predicates: Predicates) -> tuple[list[Guard], list[str]]:
@@ -112,13 +110,13 @@ class _Judge:
             over = self._over_inclusive(assessment)
             return (Class.OVER_INCLUSIVE, Effect.OTHER, over) if over else (None, None, "")
         effect = self._effect()
-        evidence = self._evidence()
-        if evidence:
-            return Class.HARDWARE, effect, evidence
-        if self._decided:
-            return Class.SERVED, effect, self._elsewhere()
         if self._only_names():
             return Class.SERVED, effect, "names a predicate: every use of it is judged"
+        lacking = evidence(self._gate, self._path, self._lines, inverted=self._inverted, admits=assessment.admits)
+        if lacking:
+            return Class.HARDWARE, effect, lacking
+        if self._decided:
+            return Class.SERVED, effect, self._elsewhere()
         server = self._server(assessment)
         if server:
             return Class.SERVED, Effect.FALLBACK, server
@@ -131,34 +129,6 @@ class _Judge:
         if gate.role is Role.IF and gate.orelse and not self._inverted:
             return Effect.FALLBACK
         return Effect.FEATURE_OFF
-
-    def _evidence(self) -> str:
-        """Why the guarded code needs what SM12x lacks: every statement of it has to say so."""
-        gate = self._gate
-        names = [posixpath.basename(self._path), *([gate.qualified] if gate.qualified else [])]
-        if gate.role in (Role.LIST, Role.DECORATOR):
-            if gate.role is Role.LIST:
-                names.append(gate.name)
-            if gate.role is Role.LIST and gate.function:
-                names += [text for node in ast.walk(gate.function) for text in _module_name(node)]
-            return hardware.needs(names)
-        if gate.role is Role.TABLE:
-            return hardware.needs([gate.name, self._said_above(), ast.unparse(gate.statement or gate.node), *names])
-        statements = [statement for statement in gate.body if not talks(statement)]
-        if gate.role is Role.IF and not self._inverted and statements:
-            found = [hardware.needs([_text(statement)]) for statement in statements]
-            return found[0] if all(found) else hardware.needs(names)
-        if self._inverted or gate.role is Role.ASSERT:
-            return hardware.needs([*names, _text(gate.statement) if gate.statement else ""])
-        return hardware.needs([*_other_words(gate), *names])
-
-    def _said_above(self) -> str:
-        """The comment right above the gate's statement: other code near it is no evidence."""
-        end = (self._gate.statement.lineno if self._gate.statement else self._gate.line) - 1
-        first = end
-        while first and self._lines[first - 1].lstrip().startswith("#"):
-            first -= 1
-        return "\n".join(self._lines[first:end])
 
     def _only_names(self) -> bool:
         """Whether the gate is the definition of a predicate, or a constant named after one."""
@@ -212,11 +182,11 @@ class _Judge:
             return ""
         if not any(at(target.capability).truth for target in self._question.targets):
             return ""
-        guarded = "\n".join(_text(statement) for statement in gate.body) if gate.body and not self._inverted else ""
+        guarded = "\n".join(code_of(statement) for statement in gate.body) if gate.body and not self._inverted else ""
         if gate.role in (Role.LIST, Role.DECORATOR) and gate.function:
-            guarded = "\n".join([gate.function.name, *(t for n in ast.walk(gate.function) for t in _module_name(n))])
+            guarded = "\n".join([gate.function.name, *(t for n in ast.walk(gate.function) for t in module_name(n))])
         elif gate.role is Role.VALUE or self._inverted or gate.role is Role.ASSERT:
-            guarded = _text(gate.statement) if gate.statement else ""
+            guarded = code_of(gate.statement) if gate.statement else ""
         found = hardware.ONLY_SM10X.search(guarded)
         blackwell = re.search(r"\bis_blackwell\w*", gate.text)
         if found and not hardware.FOR_SM12X.search(guarded + gate.text):
@@ -271,26 +241,3 @@ def _number(node: ast.expr) -> bool:
 
 def _any_unknown(assessment: Assessment) -> bool:
     return Verdict.UNKNOWN in assessment.arches.values()
-
-
-def _module_name(node: ast.AST) -> list[str]:
-    """The name that a JIT module is given."""
-    if isinstance(node, ast.Call) and called(node) == "gen_jit_spec" and node.args:
-        return [
-            part.value
-            for part in ast.walk(node.args[0])
-            if isinstance(part, ast.Constant) and isinstance(part.value, str)
-        ]
-    return []
-
-
-def _text(node: ast.AST) -> str:
-    """The code of *node* without the names of predicates: what is asked is no evidence for the answer."""
-    return _PREDICATES.sub("", ast.unparse(node))
-
-
-def _other_words(gate: Gate) -> list[str]:
-    """What stands beside the condition in its statement."""
-    if gate.statement is None or isinstance(gate.statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return []
-    return [_text(gate.statement).replace(_text(gate.node), "")]

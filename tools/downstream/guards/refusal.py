@@ -12,16 +12,19 @@ _TALK = frozenset(
     {"warning", "info", "debug", "warning_once", "info_once", "error", "log", "print", "warn", "exception"}
 )
 _SM12X = frozenset({12, 120, 121, "12", "120", "121", "sm_120", "sm_121"})
+_NOTED = re.compile(r"(?:unsupported|problems|errors|reasons)\w*\.append\(")
 _TURNED_AWAY = re.compile(r"unsupported|not supported|fall\w* ?back|unavailable|reason", re.IGNORECASE)
 
 
 def refuses(body: Sequence[ast.stmt]) -> bool:
-    """Whether *body* only turns away: it raises, or returns a plain no."""
+    """Whether *body* only turns away: it raises, returns a plain no, or adds to what is unsupported."""
     work = [statement for statement in body if not talks(statement)]
     if len(work) != 1:
         return bool(work) and isinstance(work[-1], ast.Raise) and len(work) <= 2
     last = work[0]
     if isinstance(last, ast.Raise):
+        return True
+    if isinstance(last, ast.Expr) and _NOTED.match(ast.unparse(last)):
         return True
     return isinstance(last, ast.Return) and (
         last.value is None or (isinstance(last.value, ast.Constant) and not last.value.value)
