@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[2]
 HEADER = "include/flashinfer/comm/trtllm_allreduce.cuh"
 LAMPORT = "lamport_style_one_shot_all_reduce_norm_kernel"
 ONE_SHOT = "oneShotAllReduceKernel"
+FAST = ("--fast", "--units", "trtllm_allreduce.cu")
 WAIT = "cudaGridDependencySynchronize();"
 
 Prove = Callable[..., tuple[int, dict[str, Any]]]
@@ -81,14 +82,17 @@ def faults(document: dict[str, Any], field: str) -> set[tuple[str, str, str]]:
     return {(entry["fault"], entry[field], entry["target"]) for entry in document["findings"]}
 
 
-def test_the_series_as_it_is_holds(prove: Prove) -> None:
-    code, document = prove("--fast")
+@pytest.mark.parametrize(("line", "dead"), [("stable", 26), ("next", 0)])
+def test_the_series_as_it_is_holds(line: str, dead: int, prove: Prove) -> None:
+    code, document = prove("--fast", "--line", line)
     assert (code, document["ok"], document["findings"]) == (OK, True, [])
+    assert len(document["dead"]) == dead  # what SM12x lacks without the series
+    assert {row["unit"] for row in document["rows"]} == {"trtllm_allreduce.cu", "fused MoE, 14 units"}
 
 
 def test_without_the_guards_patch_the_kernels_are_dead_again(root: Path, prove: Prove) -> None:
     drop(root, "open-allreduce-header-guards.patch")
-    code, document = prove("--fast")
+    code, document = prove(*FAST)
     assert code == FINDINGS
     found = faults(document, "name")
     assert {("empty", LAMPORT, "sm_120a"), ("empty", LAMPORT, "sm_121a")} <= found
@@ -101,7 +105,7 @@ def test_a_wait_removed_is_found_whether_its_kernel_is_declared_to_change_or_not
     kernel: str, root: Path, prove: Prove
 ) -> None:
     without_wait(root, kernel)
-    code, document = prove("--fast")
+    code, document = prove(*FAST)
     assert code == FINDINGS
     assert {("no-wait", kernel, "sm_120a"), ("no-wait", kernel, "sm_121a")} <= faults(document, "name")
 
@@ -109,7 +113,7 @@ def test_a_wait_removed_is_found_whether_its_kernel_is_declared_to_change_or_not
 def test_the_stride_patch_is_host_code_that_only_a_gpu_shows(root: Path, prove: Prove) -> None:
     """tests/gpu/test_stock.py has the fault: pointers packed at the group's size, read at 16."""
     drop(root, "fix-lamport-pointer-stride.patch")
-    code, document = prove("--fast")
+    code, document = prove(*FAST)
     assert (code, document["findings"]) == (OK, [])
 
 
