@@ -360,11 +360,13 @@ def upgraded(old: Path, new: Path, scratch: Path) -> Figures:
     text = push(series, tree).results
     figures = Figures()
     asking: set[str] = set()
+    carried: list[FileOutcome] = []
     for parsed, by_text in zip(series, text, strict=True):
         paths = {path for file in parsed.patch.files for path in (file.old_path, file.new_path) if path}
         before, there = ({path: joined(side, path) for path in paths} for side in (own.new, run.new))
         own.step(parsed)
         pushed = run.step(parsed)
+        carried += pushed.outcomes
         for one, other in zip(by_text.hunks, pushed.result.hunks, strict=True):
             figures.hunks += 1
             figures.by_text += one.status.placed
@@ -381,10 +383,10 @@ def upgraded(old: Path, new: Path, scratch: Path) -> Figures:
                 figures.merges += 1
                 figures.differing += [] if merged == joined(run.new, path) else [f"{parsed.patch.name}: {path}"]
     if (new / "patches").is_dir():
-        theirs = Push.over(tree)
-        for parsed in read_tolerantly(load_series(new / "patches")):
-            theirs.step(parsed)
-        held_against(figures, run, theirs, tree)
+        walk = Push.over(tree)
+        theirs = [outcome for parsed in read_tolerantly(load_series(new / "patches"))
+                  for outcome in walk.step(parsed).outcomes]  # fmt: skip
+        held_against(figures, once_touched(carried), once_touched(theirs), tree)
     return figures
 
 
@@ -404,12 +406,14 @@ def prevented(outcome: FileOutcome) -> int:
     )
 
 
-def held_against(figures: Figures, run: Push, theirs: Push, tree: FolderTree) -> None:
+Outcomes = dict[str, FileOutcome]
+
+
+def held_against(figures: Figures, ours: Outcomes, others: Outcomes, tree: FolderTree) -> None:
     """Compare with the distribution's own series for that upstream, where both change a file once and change it alike.
 
     A change is told by what it removes and adds, where that says it once in each patch.
     """
-    ours, others = once_touched(run), once_touched(theirs)
     for path in sorted(ours.keys() & others.keys()):
         lines = split_lines(tree.read(path) or b"")
         wanted = [change for one in others[path].placements for change in one.changes]
@@ -430,8 +434,7 @@ def held_against(figures: Figures, run: Push, theirs: Push, tree: FolderTree) ->
                 figures.false_placed.append((path, one.hunk.number, "carried elsewhere"))
 
 
-def once_touched(run: Push) -> dict[str, FileOutcome]:
-    outcomes = [outcome for pushed in run.pushed for outcome in pushed.outcomes]
+def once_touched(outcomes: Sequence[FileOutcome]) -> Outcomes:
     times = Counter(outcome.patch.path for outcome in outcomes)
     return {outcome.patch.path: outcome for outcome in outcomes if times[outcome.patch.path] == 1}
 

@@ -13,7 +13,6 @@ from downstream.patches.text import Hunk
 HUNK_HEADER = re.compile(rb"@@ -(\d{1,18})(?:,(\d{1,18}))? \+(\d{1,18})(?:,(\d{1,18}))? @@ ?([^\r\n]*)\r?\n?")
 
 _PLUS, _MINUS, _SPACE = b"+- "
-_SIGN = {_PLUS: "+", _MINUS: "-", _SPACE: " "}
 
 
 class MalformedError(PatchError):
@@ -141,7 +140,7 @@ def _plain_body(lines: Sequence[bytes], start: int, old_count: int, new_count: i
         return []
     if _MINUS in signs and any(line.startswith(b"--- ") for line in window[:end]):
         return []
-    return [(_SIGN[sign], line[1:]) for sign, line in zip(signs, window, strict=False)]
+    return list(zip(signs.decode("ascii"), [line[1:] for line in window[:end]], strict=True))
 
 
 def is_pair(lines: Sequence[bytes], index: int) -> bool:

@@ -31,7 +31,7 @@ def enclosing(path: str, lines: Sequence[bytes], line: int) -> Span | None:
     return max(inside, key=lambda span: span.first) if inside else None
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def functions(path: str, lines: tuple[bytes, ...]) -> tuple[Span, ...]:
     """Return the functions of a file, none for a language not known here."""
     dot = path.rfind(".")

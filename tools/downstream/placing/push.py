@@ -39,7 +39,7 @@ class Push:
 
     new: Side
     base: Side | None
-    pushed: list[Pushed]
+    results: list[PatchResult]  # what ``step`` returned besides is not kept: it holds every file it read
     _unsure: set[str]  # paths on which an earlier hunk was not placed
 
     @classmethod
@@ -54,9 +54,8 @@ class Push:
         status, reason = _fold(outcomes, files)
         reason = reason or next((fault.problem for fault in faults), "")
         result = PatchResult(patch=patch.name, status=status, files=files, reason=reason)
-        pushed = Pushed(patch=patch, result=result, outcomes=outcomes)
-        self.pushed.append(pushed)
-        return pushed
+        self.results.append(result)
+        return Pushed(patch=patch, result=result, outcomes=outcomes)
 
     def _file(self, file: FilePatch) -> FileOutcome:
         paths = {path for path in (file.old_path, file.new_path) if path is not None}
@@ -72,7 +71,7 @@ class Push:
 
     def report(self) -> PushReport:
         return PushReport(
-            results=tuple(pushed.result for pushed in self.pushed),
+            results=tuple(self.results),
             changes=self.new.changes(),
             modes=self.new.modes(),
         )

@@ -1,4 +1,4 @@
-"""The files of one tree as a series changes them: lines, kept split between patches."""
+"""The files of one tree as a series changes them: bytes at rest, lines while a patch is at work on them."""
 
 from __future__ import annotations
 
@@ -7,45 +7,52 @@ from dataclasses import dataclass, field
 from downstream.patches.parse import split_lines
 from downstream.trees.tree import REGULAR, Tree
 
+AT_WORK = 4  # files kept as lines, which take several times the memory of their bytes
+
 
 @dataclass(slots=True)
 class Side:
     """A tree under a series being pushed. Files are read once, and only when a patch names them."""
 
     tree: Tree
-    _lines: dict[str, list[bytes] | None] = field(default_factory=dict)
+    _contents: dict[str, bytes | None] = field(default_factory=dict)
     _modes: dict[str, int] = field(default_factory=dict)
-    _before: dict[str, list[bytes] | None] = field(default_factory=dict)  # the tree's lines of files that were put
+    _sizes: dict[str, int] = field(default_factory=dict)  # of the tree's own files that were put, -1 where it has none
+    _at_work: dict[str, list[bytes]] = field(default_factory=dict)
 
     def lines(self, path: str) -> list[bytes] | None:
         """Return the file's lines as they now are, None where there is no such file. Not to be changed in place."""
-        if path not in self._lines:
-            content = self.tree.read(path)
-            self._lines[path] = None if content is None else split_lines(content)
-        return self._lines[path]
+        if (lines := self._at_work.get(path)) is not None:
+            return lines
+        content = self._content(path)
+        return None if content is None else self._kept(path, split_lines(content))
 
     def mode(self, path: str) -> int | None:
         """Return git's mode of the file as it now is, None where there is no such file."""
-        if self.lines(path) is None:
+        if self._content(path) is None:
             return None
         return self._modes.get(path) or self.tree.mode(path) or REGULAR
 
     def put(self, path: str, lines: list[bytes] | None, *, mode: int | None = None) -> None:
         """Change, add or (None) remove a file."""
-        if path not in self._before:
-            self._before[path] = self.lines(path)
-        self._lines[path] = lines
+        if path not in self._sizes:
+            content = self._content(path)
+            self._sizes[path] = -1 if content is None else len(content)
+        if lines is None:
+            self._contents[path] = None
+            self._at_work.pop(path, None)
+        else:
+            self._contents[path] = b"".join(lines)
+            self._kept(path, lines)
         if mode is not None:
             self._modes[path] = mode
 
     def changes(self) -> dict[str, bytes | None]:
         """Return every file that differs from the tree's, None for one removed."""
         found: dict[str, bytes | None] = {}
-        for path, before in sorted(self._before.items()):
-            lines = self._lines[path]
-            content = None if lines is None else b"".join(lines)
-            # A last line that a patch leaves without any character is none in the file.
-            if lines != before and (before is None or content != b"".join(before)):
+        for path, size in sorted(self._sizes.items()):
+            content = self._contents[path]
+            if size != (-1 if content is None else len(content)) or content != self.tree.read(path):
                 found[path] = content
         return found
 
@@ -54,5 +61,17 @@ class Side:
         return {
             path: mode
             for path, mode in sorted(self._modes.items())
-            if self._lines.get(path) is not None and mode != (self.tree.mode(path) or REGULAR)
+            if self._contents.get(path) is not None and mode != (self.tree.mode(path) or REGULAR)
         }
+
+    def _content(self, path: str) -> bytes | None:
+        if path not in self._contents:
+            self._contents[path] = self.tree.read(path)
+        return self._contents[path]
+
+    def _kept(self, path: str, lines: list[bytes]) -> list[bytes]:
+        self._at_work.pop(path, None)
+        while len(self._at_work) >= AT_WORK:
+            del self._at_work[next(iter(self._at_work))]
+        self._at_work[path] = lines
+        return lines

@@ -114,7 +114,7 @@ class RebaseReport:
 def checked(plan: Plan) -> RebaseReport:
     """Judge the series on the target and say since when; write nothing."""
     plan.verify_base()
-    results = tuple(pushed.result for pushed in plan.push().pushed)
+    results = tuple(plan.push().results)
     report = RebaseReport(pin=plan.pin, target=plan.target, results=results)
     return since(plan, report)
 

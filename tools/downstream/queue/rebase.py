@@ -67,7 +67,7 @@ def carry(plan: Plan, state: State) -> Carried:
             state = state.settled(Done(name=patch.name, content=refresh(pushed), how=pushed.result.status.value))
         elif waiting is None:
             waiting = pushed
-    return Carried(state, tuple(pushed.result for pushed in run.pushed), waiting)
+    return Carried(state, tuple(run.results), waiting)
 
 
 def settle(plan: Plan, carried: Carried) -> RebaseReport:
