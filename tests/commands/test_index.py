@@ -152,4 +152,4 @@ def test_a_port_that_is_taken_is_said(root: str, capsys: pytest.CaptureFixture[s
 
 
 def test_the_parser_names_the_statuses_of_the_index() -> None:
-    assert STATUSES == tuple(status.value for status in Status)
+    assert tuple(status.value for status in Status) == STATUSES

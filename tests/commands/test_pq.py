@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import shlex
 import subprocess
 import tarfile
 import zipfile
@@ -256,6 +257,20 @@ def test_out_goes_through_no_symlink(run: Run, tmp_path: Path) -> None:
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
+def test_out_keeps_modes_and_writes_a_symlink_as_one(run: Run, tmp_path: Path) -> None:
+    link = b"diff --git a/link b/link\nnew file mode 120000\n--- /dev/null\n+++ b/link\n@@ -0,0 +1 @@\n+run.sh\n"
+    link += b"\\ No newline at end of file\n"
+    again = b"diff --git a/old b/old\nindex 1..2 120000\n--- a/old\n+++ b/old\n@@ -1 +1 @@\n-run.sh\n"
+    again += b"\\ No newline at end of file\n+f.c\n\\ No newline at end of file\n"
+    content = {"a.patch": plain(b"run.sh", hunk(10, "10", "ten")) + link + again}
+    foreign(tmp_path, {"run.sh": lines()}, b"a.patch\n", content)
+    (tmp_path / "tree/run.sh").chmod(0o755)
+    (tmp_path / "tree/old").symlink_to("run.sh")
+    assert run("check", "--series", "p", "--tree", "tree", "--out", "out", "--quiet") == (OK, "", "")
+    assert (tmp_path / "out/run.sh").stat().st_mode & 0o777 == 0o755
+    assert [(tmp_path / "out" / name).readlink() for name in ("link", "old")] == [Path("run.sh"), Path("f.c")]
+
+
 # ---------------------------------------------------------------- the project's own series
 
 
@@ -342,6 +357,11 @@ def test_checkout_edit_export(run: Run, overlay: Path) -> None:
     assert "next: tools/pq.py export up" in out
     assert (folder / "src/k.cu").exists()
     assert run("export", "up", "--root", overlay)[:2] == (OK, "2 of 2 patches unmodified\n")
+    elsewhere = overlay.parent / "with space"
+    _, out, _ = run("checkout", "up", "--line", "stable", "--dir", elsewhere, "--root", overlay)
+    (step,) = [line for line in out.splitlines() if "pq.py export" in line]
+    words = shlex.split(step.removeprefix("next: tools/pq.py "))
+    assert run(*words, "--root", overlay)[:2] == (OK, "2 of 2 patches unmodified\n")
     (folder / "up/f.c").write_bytes(lines(n10="ten", n30="dreissig"))
     code, _, err = run("export", "--root", overlay)
     assert (code, state(overlay)) == (FAILED, before)

@@ -39,7 +39,7 @@ def check(options: argparse.Namespace) -> int:
         base = open_spec(options.base, layout=layout, session=session) if options.base else None
         read = read_tolerantly(series)
         report = push(read, tree, base=base)
-    written = write_out(report, options.out) if options.out else ()
+        written = write_out(report, tree, options.out) if options.out else ()
     context = ReportContext(
         command="check",
         base_tree=base.name if base else "",

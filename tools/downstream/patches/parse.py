@@ -117,7 +117,7 @@ def _check_trailer(lines: list[bytes], start: int, end: int, *, name: str, path:
         index += 1
     if hunk and index < end and lines[index][:1] in _BODY and not _signs_off(lines, index):
         raise MalformedError("goes on after its counts say it ends", patch=name, path=path, hunk=hunk, line=index + 1)
-    if fault := _refused(b"".join(lines[start:end]), name, first=start + 1, loose=True):
+    if start < end and (fault := _refused(b"".join(lines[start:end]), name, first=start + 1, loose=True)):
         raise fault
 
 

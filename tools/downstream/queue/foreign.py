@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
 from downstream.errors import PatchError, UnsafePathError, UsageError, WriteError
@@ -11,7 +10,7 @@ from downstream.patches.parse import Parsed, parse_tolerant
 from downstream.patches.series import DEFAULT_STRIP, FILE, Series, load_series
 from downstream.patches.text import Patch
 from downstream.placing.verdict import PushReport
-from downstream.trees.tree import EXECUTABLE, REGULAR
+from downstream.trees.tree import EXECUTABLE, REGULAR, SYMLINK, Tree
 
 
 def find_series(path: Path, *, strip: int = DEFAULT_STRIP) -> Series:
@@ -38,38 +37,46 @@ def _parsed(content: bytes, *, name: str, strip: int) -> Parsed:
         return Parsed(patch=Patch(name=name, header=content, files=(), strip=strip), faults=(exc,))
 
 
-def write_out(report: PushReport, folder: Path) -> tuple[str, ...]:
-    """Write each file that a placed hunk changed into *folder*, as it then is, and return their paths, sorted.
+def write_out(report: PushReport, tree: Tree, folder: Path) -> tuple[str, ...]:
+    """Write each file of *tree* that a placed hunk changed into *folder*, and return their paths, sorted.
 
-    Symlinks below *folder* are not followed. Raises UnsafePathError, WriteError.
+    Modes are kept, a symlink stays one. Symlinks below *folder* are not followed. Raises UnsafePathError, WriteError.
     """
     written = [(path, content) for path, content in sorted(report.changes.items()) if content is not None]
+    root = os.fspath(folder)
+    made = {root}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path, content in written:
-            _write(folder, path, content, mode=report.modes.get(path, REGULAR))
+            target = f"{root}/{path}"
+            _make_folders(target.rpartition("/")[0], made)
+            _write(target, content, mode=report.modes.get(path) or tree.mode(path) or REGULAR)
     except OSError as exc:
         place = str(exc.filename or folder)
         raise WriteError(place, exc.strerror or str(exc), "make room or choose another --out folder") from exc
     return tuple(path for path, _ in written)
 
 
-def _write(folder: Path, path: str, content: bytes, *, mode: int) -> None:
-    target = folder / path
-    for parent in _between(folder, target):
-        if parent.is_symlink():
-            raise UnsafePathError(str(parent), "is a symlink in the output folder", "choose an empty --out folder")
-        parent.mkdir(exist_ok=True)
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    part.write_bytes(content)
-    part.chmod(0o755 if mode == EXECUTABLE else 0o644)
-    part.replace(target)
+def _make_folders(folder: str, made: set[str]) -> None:
+    """Make *folder* and those above it, up to one that is *made*; asked once for each, however many files it holds."""
+    if folder in made:
+        return
+    _make_folders(folder.rpartition("/")[0], made)
+    try:
+        os.mkdir(folder)  # noqa: PTH102 - thousands of files, and a Path for each takes longer than writing it
+    except FileExistsError as exc:
+        if os.path.islink(folder):  # noqa: PTH114
+            raise UnsafePathError(folder, "is a symlink in the output folder", "choose an empty --out folder") from exc
+    made.add(folder)
 
 
-def _between(folder: Path, target: Path) -> Iterable[Path]:
-    parents = []
-    for parent in target.parents:
-        if parent == folder:
-            break
-        parents.append(parent)
-    return reversed(parents)
+def _write(target: str, content: bytes, *, mode: int) -> None:
+    before, _, name = target.rpartition("/")
+    part = f"{before}/.{name}.{os.getpid()}.part"
+    if mode == SYMLINK:
+        os.symlink(content, os.fsencode(part))  # noqa: PTH211 - bytes
+    else:
+        with open(part, "wb") as stream:  # noqa: PTH123
+            stream.write(content)
+            os.fchmod(stream.fileno(), 0o755 if mode == EXECUTABLE else 0o644)
+    os.replace(part, target)  # noqa: PTH105
