@@ -361,7 +361,8 @@ def test_checkout_edit_export(run: Run, overlay: Path) -> None:
     _, out, _ = run("checkout", "up", "--line", "stable", "--dir", elsewhere, "--root", overlay)
     (step,) = [line for line in out.splitlines() if "pq.py export" in line]
     words = shlex.split(step.removeprefix("next: tools/pq.py "))
-    assert run(*words, "--root", overlay)[:2] == (OK, "2 of 2 patches unmodified\n")
+    said = run(*words, "--root", overlay)
+    assert said[:2] == (OK, "2 of 2 patches unmodified\n"), said[2]
     (folder / "up/f.c").write_bytes(lines(n10="ten", n30="dreissig"))
     code, _, err = run("export", "--root", overlay)
     assert (code, state(overlay)) == (FAILED, before)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -37,7 +38,7 @@ def checkout(options: argparse.Namespace) -> int:
     if made_before is None and folder.exists() and any(folder.iterdir()):
         raise StateError(str(folder), "is not empty, and no checkout of ours", "name another folder with --dir")
     if made_before and not options.force and (lost := checkouts.unexported(folder, made_before)):
-        step = f"tools/pq.py export {pin.upstream.name} first, or --force to lose it"
+        step = f"tools/pq.py export {_words(options, pin)} first, or --force to lose it"
         raise StateError(str(folder), f"has changes of yours: {lost[0]}", step)
     extent = checkouts.Extent.FULL if options.full else checkouts.Extent.SOURCES
     if options.touched:
@@ -46,7 +47,8 @@ def checkout(options: argparse.Namespace) -> int:
         tree = open_pin(pin, session)
         record = checkouts.make(folder, pin, series, tree, session, extent=extent, more=options.more)
     answer = {"folder": _shown(folder), "release": record.version, "patches": len(series.entries)}
-    steps = [f"cd {_shown(folder)}; edit, git commit, git rebase -i release", f"tools/pq.py export {pin.upstream.name}"]
+    what = f"cd {_shown(folder)}; edit, git commit, git rebase -i release"
+    steps = [what, f"tools/pq.py export {_words(options, pin)}"]
     if options.json:
         _json("checkout", ok=True, **answer, next=steps)
     elif not options.quiet:
@@ -63,14 +65,14 @@ def export(options: argparse.Namespace) -> int:
     folder = _folder(options, pins, pin)
     record = checkouts.load(folder)
     if record is None:
-        raise StateError(str(folder), "is no checkout of ours", f"tools/pq.py checkout {pin.upstream.name} makes one")
+        raise StateError(str(folder), "is no checkout of ours", f"see tools/pq.py checkout {_words(options, pin)}")
     if (record.line, record.upstream) != (pin.line, pin.upstream.name):
         made_of = f"{record.line}/{record.upstream}"
         raise StateError(
             str(folder), f"is a checkout of {made_of}", f"--line {record.line} --upstream {record.upstream}"
         )
     if record.version != str(pin.version):
-        step = f"tools/pq.py checkout {pin.upstream.name} --dir NEW, then git cherry-pick what you did"
+        step = f"tools/pq.py checkout {_words(options, pin, place=False)} --dir NEW, then git cherry-pick what you did"
         raise StateError(str(folder), f"was made on {record.version}, the pin is {pin.version} now", step)
     with _writing(pins, pin), _session(options) as session:
         series = load_series(pins.series_folder(pin))
@@ -113,11 +115,11 @@ def import_patches(options: argparse.Namespace) -> int:
         edit, results = edits.added(series, [one.patch for one in incoming], open_pin(pin, session), base=base)
         if edit.clean and edit.contents:
             written = edit.write(pins.root, pins.series_folder(pin), series)
-            steps = [f"tools/pq.py check --upstream {pin.upstream.name}"]
+            steps = [f"tools/pq.py check --upstream {_words(options, pin)}"]
         else:
             written = ()
-            steps = [f"tools/pq.py checkout {pin.upstream.name}; there git cherry-pick or git apply -3, and resolve",
-                     f"tools/pq.py export {pin.upstream.name}"]  # fmt: skip
+            steps = [f"tools/pq.py checkout {_words(options, pin)}; there git cherry-pick or git apply -3, and resolve",
+                     f"tools/pq.py export {_words(options, pin)}"]  # fmt: skip
     return _tell(options, pin, results, written, steps, left_out=[path for one in incoming for path in one.left_out])
 
 
@@ -134,7 +136,7 @@ def new(options: argparse.Namespace) -> int:
             today=_today(options),
         )
         written = edit.write(pins.root, pins.series_folder(pin), series)
-    steps = [f"say in its header what breaks without it; tools/pq.py checkout {pin.upstream.name} to fill it"]
+    steps = [f"say in its header what breaks without it; tools/pq.py checkout {_words(options, pin)} to fill it"]
     return _tell(options, pin, (), written, steps)
 
 
@@ -228,8 +230,16 @@ def _has(pins: Pins, pin: Pin, name: str) -> bool:
     return any(name in (entry.name, entry.name.removesuffix(".patch")) for entry in series)
 
 
+def _words(options: argparse.Namespace, pin: Pin, *, place: bool = True) -> str:
+    """What names *pin*, and the folder that was named, to the next command."""
+    words = [pin.upstream.name, *(["--line", pin.line] if options.line else [])]
+    if place and getattr(options, "dir", None):
+        words += ["--dir", shlex.quote(_shown(options.dir))]
+    return " ".join(words)
+
+
 def _folder(options: argparse.Namespace, pins: Pins, pin: Pin) -> Path:
-    folder: Path = options.dir or pins.root / WORK / "checkout" / pin.line / pin.upstream.name
+    folder = Path(options.dir or pins.root / WORK / "checkout" / pin.line / pin.upstream.name).absolute()
     return folder
 
 
