@@ -10,9 +10,9 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,8 +97,7 @@ def build(
     and is not named in *may_be_empty*.
     """
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="modules-") as name:
-        work = Path(name)
+    with _workspace(env, progress) as work:
         variables = _variables(env, toolchain, targets, work, launcher)
         version, found = specs(env, modules, variables)
         _ninja(env, found, work, variables, jobs=jobs, progress=progress)
@@ -113,6 +112,31 @@ def build(
             built.append(_held(toolchain, spec, place, targets, may_be_empty))
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
     return Built(version=version, modules=tuple(built), seconds=time.monotonic() - began, peak=peak)
+
+
+@contextmanager
+def _workspace(env: BuildEnvironment, progress: Progress) -> Iterator[Path]:
+    """Yield an empty folder beside the wheel's, at the same path each time, for one build alone.
+
+    nvcc names internal symbols by a source's real path, those of generated sources, too: a folder with a random
+    name would give other bytes, and miss the compiler cache, each time.
+    """
+    from filelock import FileLock
+
+    work = env.site.with_name(f"{env.site.name}-work")
+    lock = FileLock(work.with_suffix(".lock"))
+    try:
+        lock.acquire(timeout=0)
+    except TimeoutError:
+        with progress.task("wait for another build of this wheel"):
+            lock.acquire()
+    try:
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(parents=True)
+        yield work
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+        lock.release()
 
 
 def _variables(

@@ -130,7 +130,7 @@ class Touched:
     other: tuple[str, ...]  # units that include one, whose flags are not known here
     idle: tuple[str, ...]  # changed files that no unit of the release includes
     flags: tuple[str, ...]  # generators (Python) that changed: what they add to a compile is not seen here
-    left: tuple[str, ...] = ()  # known units that are left out, with the reason
+    left: tuple[tuple[Unit, str], ...] = ()  # known units that are left out, with the reason
 
     @property
     def total(self) -> int:
@@ -144,22 +144,26 @@ class Touched:
             for unit in self.units
             if any(fnmatchcase(name, pattern) for pattern in patterns for name in (unit.name, unit.source))
         }
-        return self._without(fits, "left out; prove --units {name} takes it")
+        return self.keep(fits, "left out; prove --units NAME takes one")
 
     def built_for(self, sources: Sources, targets: Sequence[Target]) -> Touched:
         """Return this without the units that have no generator for one of *targets*."""
         fits = {unit for unit in self.units if all(sources.flags(unit, target) is not None for target in targets)}
-        return self._without(fits, f"not built for each of {', '.join(map(str, targets))}")
+        return self.keep(fits, f"not built for each of {', '.join(map(str, targets))}")
 
-    def _without(self, kept: Collection[Unit], reason: str) -> Touched:
-        left = (f"{unit.name}: {reason.format(name=unit.name)}" for unit in self.units if unit not in kept)
+    def keep(self, kept: Collection[Unit], reason: str) -> Touched:
+        """Return this with *kept* of its units; *reason* is why the others are left out."""
+        left = ((unit, reason) for unit in self.units if unit not in kept)
         return replace(self, units=tuple(unit for unit in self.units if unit in kept), left=(*self.left, *left))
 
     @property
     def unproved(self) -> tuple[str, ...]:
         """What a proof over ``units`` says nothing about, in words."""
+        reasons: dict[str, list[str]] = {}
+        for unit, reason in self.left:
+            reasons.setdefault(reason, []).append(unit.name)
         return (
-            *self.left,
+            *(f"{', '.join(names)}: {reason}" for reason, names in reasons.items()),
             *(f"{source}: the flags of its module are not known here" for source in self.other),
             *(f"{path}: no source file of the release includes it; generated ones may" for path in self.idle),
             *(f"{path}: a generator; the sources that it generates are not compiled here" for path in self.flags),
