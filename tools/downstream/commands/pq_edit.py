@@ -239,8 +239,7 @@ def _words(options: argparse.Namespace, pin: Pin, *, place: bool = True) -> str:
 
 
 def _folder(options: argparse.Namespace, pins: Pins, pin: Pin) -> Path:
-    folder = Path(options.dir or pins.root / WORK / "checkout" / pin.line / pin.upstream.name).absolute()
-    return folder
+    return Path(options.dir or pins.root / WORK / "checkout" / pin.line / pin.upstream.name).absolute()
 
 
 @contextmanager
