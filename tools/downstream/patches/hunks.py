@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import itemgetter
 
 from downstream.errors import PatchError
 from downstream.patches.names import header_name
-from downstream.patches.text import Hunk
+from downstream.patches.text import Body, Hunk
 
 HUNK_HEADER = re.compile(rb"@@ -(\d{1,18})(?:,(\d{1,18}))? \+(\d{1,18})(?:,(\d{1,18}))? @@ ?([^\r\n]*)\r?\n?")
 
@@ -68,9 +68,59 @@ def _read_hunk(lines: Sequence[bytes], start: int, *, patch: str, path: str, num
     new_count = int(found[4]) if found[4] is not None else 1
     if not old_count and not new_count:
         raise malformed("holds no line: both counts are 0", start)
-    body = _plain_body(lines, start + 1, old_count, new_count)
-    old_left, new_left = (0, 0) if body else (old_count, new_count)
-    index = start + 1 + len(body)
+    body: Sequence[tuple[str, bytes]] | None = _plain_body(lines, start + 1, old_count, new_count)
+    index = start + 1 + len(body or ())
+    if body is None:
+        body, index = _any_body(lines, start + 1, old_count, new_count, malformed)
+    hunk = Hunk(
+        number=number,
+        old_start=int(found[1]),
+        old_count=old_count,
+        new_start=int(found[3]),
+        new_count=new_count,
+        section=found[5],
+        body=body,
+        raw=b"".join(lines[start:index]),
+        at=start + 1,
+    )
+    return hunk, index
+
+
+def _plain_body(lines: Sequence[bytes], start: int, old_count: int, new_count: int) -> Body | None:
+    """Return the body of a hunk of context, removed and added lines alone; None where it takes a closer look.
+
+    Nearly every hunk is one, and this reads it in a fraction of the time.
+    """
+    window = lines[start : start + old_count + new_count]
+    signs = bytes(map(itemgetter(0), window))
+    size, before = old_count, -1
+    while size != before:  # old_count lines of the old side, and the added ones among them
+        size, before = old_count + signs.count(_PLUS, 0, size), size
+    added = size - old_count
+    rest = new_count - added - signs.count(_SPACE, 0, size)
+    end = size + rest
+    if rest < 0 or signs[size:end].count(_PLUS) != rest or len(signs) < end:
+        return None
+    signs, window = signs[:end], window[:end]
+    if signs.count(_SPACE) + signs.count(_MINUS) + signs.count(_PLUS) != end:
+        return None
+    if _MINUS in signs and any(line.startswith(b"--- ") for line in window):
+        return None
+    after = start + end
+    if after < len(lines) and lines[after].startswith(b"\\"):
+        return None
+    if after == len(lines) and not lines[-1].endswith(b"\n"):
+        return None
+    return Body(signs, [line[1:] for line in window])
+
+
+def _any_body(
+    lines: Sequence[bytes], start: int, old_count: int, new_count: int, malformed: Callable[[str, int], MalformedError]
+) -> tuple[list[tuple[str, bytes]], int]:
+    """Return the body that begins at ``lines[start]``, and the index after it."""
+    body: list[tuple[str, bytes]] = []
+    old_left, new_left = old_count, new_count
+    index, end = start, len(lines)
     while old_left or new_left:
         line = lines[index] if index < end else b""
         first = line[0] if line else -1
@@ -106,41 +156,7 @@ def _read_hunk(lines: Sequence[bytes], start: int, *, patch: str, path: str, num
     if index == end and not lines[-1].endswith(b"\n"):
         # The patch file's own last LF is missing: GNU patch reads the line as if it were there.
         body[-1] = _terminated(body[-1], lines[-1])
-    hunk = Hunk(
-        number=number,
-        old_start=int(found[1]),
-        old_count=old_count,
-        new_start=int(found[3]),
-        new_count=new_count,
-        section=found[5],
-        body=tuple(body),
-        raw=b"".join(lines[start:index]),
-        at=start + 1,
-    )
-    return hunk, index
-
-
-def _plain_body(lines: Sequence[bytes], start: int, old_count: int, new_count: int) -> list[tuple[str, bytes]]:
-    """Return the body of a hunk of context, removed and added lines alone; empty where it takes a closer look.
-
-    Nearly every hunk is one, and this reads it in a fraction of the time.
-    """
-    window = lines[start : start + old_count + new_count]
-    signs = bytes(map(itemgetter(0), window))
-    size, before = old_count, -1
-    while size != before:  # old_count lines of the old side, and the added ones among them
-        size, before = old_count + signs.count(_PLUS, 0, size), size
-    added = size - old_count
-    rest = new_count - added - signs.count(_SPACE, 0, size)
-    end = size + rest
-    if rest < 0 or signs[size:end].count(_PLUS) != rest or len(signs) < end:
-        return []
-    signs = signs[:end]
-    if signs.count(_SPACE) + signs.count(_MINUS) + signs.count(_PLUS) != end:
-        return []
-    if _MINUS in signs and any(line.startswith(b"--- ") for line in window[:end]):
-        return []
-    return list(zip(signs.decode("ascii"), [line[1:] for line in window[:end]], strict=True))
+    return body, index
 
 
 def is_pair(lines: Sequence[bytes], index: int) -> bool:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import compress
+from typing import overload
+
+_NOT_ADDED = bytes(sign != ord("+") for sign in range(256))
+_NOT_REMOVED = bytes(sign != ord("-") for sign in range(256))
 
 
 class ChangeKind(StrEnum):
@@ -15,6 +21,39 @@ class ChangeKind(StrEnum):
     RENAME = "rename"  # with or without hunks
     COPY = "copy"
     MODE = "mode"  # mode only
+
+
+class Body(Sequence[tuple[str, bytes]]):
+    """A hunk's (sign, line) pairs as two columns: half the memory of pairs, and a side is taken out in one go."""
+
+    __slots__ = ("lines", "signs")
+
+    def __init__(self, signs: bytes, lines: Sequence[bytes]) -> None:
+        self.signs, self.lines = signs, lines
+
+    def __iter__(self) -> Iterator[tuple[str, bytes]]:
+        return zip(self.signs.decode("ascii"), self.lines, strict=True)
+
+    def __len__(self) -> int:
+        return len(self.signs)
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[str, bytes]: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[tuple[str, bytes]]: ...
+    def __getitem__(self, index: int | slice) -> tuple[str, bytes] | Sequence[tuple[str, bytes]]:
+        return tuple(self)[index]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def sides(self) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+        """Return the lines that a hunk wants to find, and those that it leaves."""
+        old, new = (self.signs.translate(kept) for kept in (_NOT_ADDED, _NOT_REMOVED))
+        return tuple(compress(self.lines, old)), tuple(compress(self.lines, new))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +70,7 @@ class Hunk:
     new_start: int
     new_count: int
     section: bytes  # text after the second @@
-    body: tuple[tuple[str, bytes], ...]
+    body: Sequence[tuple[str, bytes]]
     raw: bytes  # exactly as in the patch file, @@ line included
     at: int  # 1-based line of the @@ line in the patch file
 
@@ -48,8 +87,10 @@ class Hunk:
     def _both(self) -> list[tuple[bytes, ...]]:
         """Both sides, put together once: a hunk is asked for them again and again while its place is looked for."""
         if not self._sides:
-            self._sides.append(tuple([line for sign, line in self.body if sign != "+"]))
-            self._sides.append(tuple([line for sign, line in self.body if sign != "-"]))
+            body = self.body
+            if not isinstance(body, Body):
+                body = Body("".join(sign for sign, _ in body).encode("ascii"), [line for _, line in body])
+            self._sides.extend(body.sides())
         return self._sides
 
 

@@ -79,12 +79,12 @@ def _line_endings(placement: Placement, lines: Sequence[bytes]) -> Placement:
 
 
 def numbered(placements: list[Placement]) -> list[Placement]:
-    """Give each placed hunk the line where it lands in the resulting file."""
+    """Give each placed hunk the line where it lands in the resulting file, unless it was placed with it."""
     found: list[Placement] = []
     shift = 0
     for one in placements:
         result = one.result
-        if result.offset is not None and one.changes:
+        if result.offset is not None and one.changes and result.line is None:
             line = gnu.old_first_line(one.hunk) + result.offset + shift
             shift += sum(len(change.added) - (change.end - change.first) for change in one.changes)
             found.append(replace(one, result=replace(result, line=line)))

@@ -19,10 +19,15 @@ NO_BASE = "no base to place it by"
 def place_by_text(path: str, hunks: Sequence[Hunk], lines: Sequence[bytes]) -> list[Placement]:
     """Place *hunks*, in order, in *lines* by their text alone."""
     cursor = gnu.Cursor()
-    return [_place(path, hunk, lines, cursor) for hunk in hunks]
+    placed: list[Placement] = []
+    shift = 0  # lines that the hunks above have added
+    for hunk in hunks:
+        placed.append(_place(path, hunk, lines, cursor, shift))
+        shift += hunk.new_count - hunk.old_count if placed[-1].changes else 0
+    return placed
 
 
-def _place(path: str, hunk: Hunk, lines: Sequence[bytes], cursor: gnu.Cursor) -> Placement:
+def _place(path: str, hunk: Hunk, lines: Sequence[bytes], cursor: gnu.Cursor, shift: int) -> Placement:
     at = gnu.locate(lines, hunk, cursor)
     if at is None:
         blank = HunkResult(path=path, number=hunk.number, status=HunkStatus.CONFLICT)
@@ -41,7 +46,7 @@ def _place(path: str, hunk: Hunk, lines: Sequence[bytes], cursor: gnu.Cursor) ->
         )
         return Placement(hunk=hunk, result=result)
     status = HunkStatus.OFFSET if offset else HunkStatus.CLEAN
-    placed = HunkResult(path=path, number=hunk.number, status=status, offset=offset)
+    placed = HunkResult(path=path, number=hunk.number, status=status, offset=offset, line=at + shift)
     return Placement(hunk=hunk, result=placed, changes=tuple(changes_of(hunk, at - 1)))
 
 
