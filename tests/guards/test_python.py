@@ -161,6 +161,8 @@ def shown(guard: Guard) -> str:
             "suspect",
             "",
         ),
+        ("if major == 9:\n    b = 'marlin'\nelse:\n    b = Backend.FLASHINFER_TRTLLM", "aiiii", "suspect", ""),
+        ("def f():\n    if major == 9:\n        return 1\n    return FLASHINFER_TRTLLM", "aiiii", "suspect", ""),
         ("flags = ['-g'] if is_sm90_supported() else []", "aiiii", "suspect", ""),
         (
             "def why():\n    if get_capability() != (12, 0):\n        return 'no SM120'\n    return ''",

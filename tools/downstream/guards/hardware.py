@@ -35,7 +35,7 @@ _REJECTED = re.compile(r"\b(?:tcgen05\.\w+|wgmma\.\w+|cvt\.rs\.|redux\.sync\.\w+
 _NEEDS: tuple[tuple[str, str], ...] = (
     (r"trtllm[_-]?gen\w*|TllmGen\w*", "TensorRT-LLM cubins of SM10x"),
     (
-        r"trtllm_(?!comm|all_?reduce|ar\b|custom|moe_allreduce|utils)\w+|flashinfer_trtllm",
+        r"trtllm_(?!comm|fmha_v2|all_?reduce|ar\b|custom|moe_allreduce|utils)\w+|flashinfer_trtllm",
         "TensorRT-LLM cubins of SM10x",
     ),
     (r"flashinfer_mxfp4", "MXFP4 cubins of SM10x"),

@@ -119,7 +119,8 @@ class _Judge:
             return Class.SERVED, effect, self._elsewhere()
         server = self._server(assessment)
         if server:
-            return Class.SERVED, Effect.FALLBACK, server
+            strange = self._serves_others(assessment)
+            return (Class.SUSPECT if strange else Class.SERVED), Effect.FALLBACK, strange or server
         return Class.SUSPECT, effect, suspicion(assessment)
 
     def _effect(self) -> Effect:
@@ -170,6 +171,18 @@ class _Judge:
         elif refuses(self._gate.orelse):
             return ""
         return f"line {first.lineno} serves the target"
+
+    def _serves_others(self, assessment: Assessment) -> str:
+        """What serves the target instead, where that is made for SM10x, which the gate sends there, too."""
+        gate = self._gate
+        if any(target.capability.major == 10 for target in assessment.admits):
+            return ""
+        served: Sequence[ast.AST] = gate.arms[1:] if gate.arms else gate.orelse or gate.following[:1]
+        text = "" if any(isinstance(node, ast.If) for node in served) else "\n".join(map(code_of, served))
+        found = hardware.ONLY_SM10X.search(text)
+        if found is None or hardware.FOR_SM12X.search(text):
+            return ""
+        return f"leaves the target to '{found.group()}', which is for SM10x"
 
     def _elsewhere(self) -> str:
         return f"decided by {', '.join(self._decided)}: judged there"
