@@ -34,6 +34,9 @@ class Body(Sequence[tuple[str, bytes]]):
     def __iter__(self) -> Iterator[tuple[str, bytes]]:
         return zip(self.signs.decode("ascii"), self.lines, strict=True)
 
+    def __reversed__(self) -> Iterator[tuple[str, bytes]]:
+        return zip(self.signs.decode("ascii")[::-1], reversed(self.lines), strict=True)
+
     def __len__(self) -> int:
         return len(self.signs)
 
@@ -54,6 +57,11 @@ class Body(Sequence[tuple[str, bytes]]):
         """Return the lines that a hunk wants to find, and those that it leaves."""
         old, new = (self.signs.translate(kept) for kept in (_NOT_ADDED, _NOT_REMOVED))
         return tuple(compress(self.lines, old)), tuple(compress(self.lines, new))
+
+    def context(self) -> tuple[int, int]:
+        """Return how many lines of context stand above the first change, and how many below the last."""
+        size = len(self.signs)
+        return size - len(self.signs.lstrip(b" ")), size - len(self.signs.rstrip(b" "))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +84,11 @@ class Hunk:
 
     _sides: list[tuple[bytes, ...]] = field(default_factory=list, init=False, repr=False, compare=False)
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.body, Body):
+            signs, lines = "".join(sign for sign, _ in self.body), tuple(line for _, line in self.body)
+            object.__setattr__(self, "body", Body(signs.encode("ascii"), lines))
+
     @property
     def old(self) -> tuple[bytes, ...]:
         return self._both()[0]
@@ -84,13 +97,20 @@ class Hunk:
     def new(self) -> tuple[bytes, ...]:
         return self._both()[1]
 
+    @property
+    def context(self) -> tuple[int, int]:
+        """Lines of context above the first and below the last change."""
+        return self._columns.context()
+
+    @property
+    def _columns(self) -> Body:
+        assert isinstance(self.body, Body)
+        return self.body
+
     def _both(self) -> list[tuple[bytes, ...]]:
         """Both sides, put together once: a hunk is asked for them again and again while its place is looked for."""
         if not self._sides:
-            body = self.body
-            if not isinstance(body, Body):
-                body = Body("".join(sign for sign, _ in body).encode("ascii"), [line for _, line in body])
-            self._sides.extend(body.sides())
+            self._sides.extend(self._columns.sides())
         return self._sides
 
 

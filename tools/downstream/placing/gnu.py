@@ -38,7 +38,7 @@ def locate(lines: Sequence[bytes], hunk: Hunk, cursor: Cursor, *, fuzz: int = 0)
     expected = old_first_line(hunk) + cursor.drift
     if not old:
         return expected
-    before, after = _context(hunk)
+    before, after = hunk.context
     longer = max(before, after)
     cut_before, cut_after = fuzz + before - longer, fuzz + after - longer
     last = len(lines) - (len(old) - cut_after) + 1  # last line a match may begin at
@@ -66,12 +66,12 @@ def advance(cursor: Cursor, hunk: Hunk, at: int, *, sure: bool = True) -> None:
     """Record that *hunk* was found at the 1-based line *at*: the next one is looked for from there on."""
     cursor.drift, cursor.sure = at - old_first_line(hunk), sure
     # Context below the last change is not consumed: the next hunk may share it.
-    cursor.frozen = at - 1 + len(hunk.old) - _context(hunk)[1]
+    cursor.frozen = at - 1 + len(hunk.old) - hunk.context[1]
 
 
 def claims_an_end(hunk: Hunk) -> bool:
     """Whether less context on one side says that the hunk begins or ends the file, where alone it then may stand."""
-    above, below = _context(hunk)
+    above, below = hunk.context
     return below < above or (above < below and old_first_line(hunk) <= 1)
 
 
@@ -81,7 +81,7 @@ def edges_hold(hunk: Hunk, at: int, old_length: int, first: int, new_length: int
     *at* and *first* are its 0-based lines there. GNU patch takes less context on
     one side for such a claim, git no context below: elsewhere neither finds it.
     """
-    above, below = _context(hunk)
+    above, below = hunk.context
     size = len(hunk.old)
     began = at == 0 and above < below
     ended = at + size == old_length and (below < above or below == 0)
@@ -92,24 +92,10 @@ def hint_fuzz(lines: Sequence[bytes], hunk: Hunk, cursor: Cursor) -> int | None:
     """Return the fuzz, at most GNU patch's default, at which it would take a hunk that does not match."""
     if not hunk.old:
         return None
-    for fuzz in range(1, min(DEFAULT_FUZZ, max(_context(hunk))) + 1):
+    for fuzz in range(1, min(DEFAULT_FUZZ, max(hunk.context)) + 1):
         if locate(lines, hunk, cursor, fuzz=fuzz) is not None:
             return fuzz
     return None
-
-
-def _context(hunk: Hunk) -> tuple[int, int]:
-    """Lines of context above the first and below the last change."""
-    above = below = 0
-    for sign, _ in hunk.body:
-        if sign != " ":
-            break
-        above += 1
-    for sign, _ in reversed(hunk.body):
-        if sign != " ":
-            break
-        below += 1
-    return above, below
 
 
 def _matches(lines: Sequence[bytes], old: Sequence[bytes], at: int, cut_before: int, cut_after: int) -> bool:

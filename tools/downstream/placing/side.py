@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from downstream.patches.parse import split_lines
 from downstream.trees.tree import REGULAR, Tree
 
-AT_WORK = 4  # files kept as lines, which take several times the memory of their bytes
+AT_WORK = 32  # files kept as lines, which take several times the memory of their bytes
 
 
 @dataclass(slots=True)
@@ -22,8 +22,8 @@ class Side:
 
     def lines(self, path: str) -> list[bytes] | None:
         """Return the file's lines as they now are, None where there is no such file. Not to be changed in place."""
-        if (lines := self._at_work.get(path)) is not None:
-            return lines
+        if (lines := self._at_work.pop(path, None)) is not None:
+            return self._kept(path, lines)  # the last one used is the last to go
         content = self._content(path)
         return None if content is None else self._kept(path, split_lines(content))
 
@@ -38,11 +38,11 @@ class Side:
         if path not in self._sizes:
             content = self._content(path)
             self._sizes[path] = -1 if content is None else len(content)
+        self._at_work.pop(path, None)
         if lines is None:
             self._contents[path] = None
-            self._at_work.pop(path, None)
         else:
-            self._contents[path] = b"".join(lines)
+            self._contents.pop(path, None)
             self._kept(path, lines)
         if mode is not None:
             self._modes[path] = mode
@@ -51,7 +51,7 @@ class Side:
         """Return every file that differs from the tree's, None for one removed."""
         found: dict[str, bytes | None] = {}
         for path, size in sorted(self._sizes.items()):
-            content = self._contents[path]
+            content = self._content(path)
             if size != (-1 if content is None else len(content)) or content != self.tree.read(path):
                 found[path] = content
         return found
@@ -61,17 +61,19 @@ class Side:
         return {
             path: mode
             for path, mode in sorted(self._modes.items())
-            if self._contents.get(path) is not None and mode != (self.tree.mode(path) or REGULAR)
+            if self._content(path) is not None and mode != (self.tree.mode(path) or REGULAR)
         }
 
     def _content(self, path: str) -> bytes | None:
         if path not in self._contents:
-            self._contents[path] = self.tree.read(path)
+            lines = self._at_work.get(path)
+            self._contents[path] = self.tree.read(path) if lines is None else b"".join(lines)
         return self._contents[path]
 
     def _kept(self, path: str, lines: list[bytes]) -> list[bytes]:
-        self._at_work.pop(path, None)
         while len(self._at_work) >= AT_WORK:
-            del self._at_work[next(iter(self._at_work))]
+            oldest = next(iter(self._at_work))
+            self._content(oldest)
+            del self._at_work[oldest]
         self._at_work[path] = lines
         return lines
