@@ -97,7 +97,7 @@ def build(
     and is not named in *may_be_empty*.
     """
     began = time.monotonic()
-    with _workspace(env, progress) as work:
+    with workspace(env, progress) as work:
         variables = _variables(env, toolchain, targets, work, launcher)
         version, found = specs(env, modules, variables)
         _ninja(env, found, work, variables, jobs=jobs, progress=progress)
@@ -115,7 +115,7 @@ def build(
 
 
 @contextmanager
-def _workspace(env: BuildEnvironment, progress: Progress) -> Iterator[Path]:
+def workspace(env: BuildEnvironment, progress: Progress) -> Iterator[Path]:
     """Yield an empty folder beside the wheel's, at the same path each time, for one build alone.
 
     nvcc names internal symbols by a source's real path, those of generated sources, too: a folder with a random
