@@ -15,6 +15,7 @@ there       a file to be added is there with this content, a mode or a rename is
 half        a rename whose hunks do not all fit: we leave both files alone, GNU patch renames with what fits
 spaces      a name with spaces, without quotes or a TAB after it: we read all of it, as git does; GNU patch ends it
             at the first space
+indented    a diff quoted in a patch's prose, indented: it is prose to git and to us; GNU patch makes its changes
 after       the file already differs by one of these
 """
 
@@ -110,7 +111,8 @@ def compare(patches: Path, tree: Path, scratch: Path) -> Comparison:
         _compare_patch(found, ours, entry, patches, theirs)
     changes = push(read_tolerantly(load_series(patches)), FolderTree(tree)).changes  # --out cannot show what is removed
     removed = {path for path, content in changes.items() if content is None}
-    _compare_files(found, tree, theirs, scratch / "out", removed)
+    quoted = {path for entry in entries for path in _quoted((patches / entry.name).read_bytes())}
+    _compare_files(found, tree, theirs, scratch / "out", removed, quoted)
     shutil.rmtree(theirs)
     return found
 
@@ -122,7 +124,7 @@ def _compare_patch(found: Comparison, ours: dict[str, Any], entry: SeriesEntry, 
         cwd=theirs, capture_output=True, check=False, env={"PATH": os.environ["PATH"], "LC_ALL": "C"},
     )  # fmt: skip
     marks = list(NAMED.finditer(run.stdout))
-    ends = [mark.start() for mark in marks[1:]] + [len(run.stdout)]
+    ends = [*(mark.start() for mark in marks[1:]), len(run.stdout)][: len(marks)]
     # A rename, or a plain pair (f.c.orig, f.c), has two names, and GNU patch may print the other one.
     files = parse_tolerant((patches / entry.name).read_bytes(), name=entry.name, strip=entry.strip).patch.files
     pairs = [(file.old_path, file.new_path) for file in files if file.old_path and file.new_path]
@@ -195,7 +197,12 @@ def _plain(name: bytes) -> str:
     return name.decode("utf-8", "surrogateescape")
 
 
-def _compare_files(found: Comparison, tree: Path, theirs: Path, out: Path, removed: set[str]) -> None:
+def _quoted(patch: bytes) -> set[str]:
+    """The files of diffs that a patch's prose quotes with an indent."""
+    return {os.fsdecode(name) for name in re.findall(rb"^[ \t]+diff --git a/\S+ b/(\S+)$", patch, re.MULTILINE)}
+
+
+def _compare_files(found: Comparison, tree: Path, theirs: Path, out: Path, removed: set[str], quoted: set[str]) -> None:
     """Every file that either changed is the same in both; a hard link that holds says GNU patch left a file alone."""
     before, after, ours = _files(tree), _files(theirs), _files(out)
     if (lost := before.keys() - after.keys() - found.differing) != removed - found.differing:
@@ -206,6 +213,9 @@ def _compare_files(found: Comparison, tree: Path, theirs: Path, out: Path, remov
         if cut in changed - set(ours) and _content(theirs / cut) == _content(out / path):
             found.rules["spaces"] += 1
             changed -= {cut, path}
+    for path in sorted(changed & quoted - set(ours)):
+        found.rules["indented"] += 1
+        changed.discard(path)
     for path in sorted(changed - found.differing):
         wanted = _content(theirs / path) if path in after else None
         if wanted == (_content(tree / path) if path in before else None) and path not in ours:
