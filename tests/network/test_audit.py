@@ -107,7 +107,7 @@ def test_the_13_guards_of_the_all_reduce_header(found: Found) -> None:
         ("sglang", "0.5.9", "python/sglang/srt/model_executor/model_runner.py", 1842, "suspect"),  # S6
         ("sglang", "0.5.9", "python/sglang/srt/server_args.py", 1371, "over-inclusive"),  # S7
         ("sglang", "0.5.9", "python/sglang/srt/layers/attention/attention_registry.py", 202, "over-inclusive"),  # S9
-        ("sglang", "0.5.9", "python/sglang/srt/layers/moe/cutlass_moe.py", 147, "hardware"),  # S10: calls es_sm100 kernels
+        ("sglang", "0.5.9", "python/sglang/srt/layers/moe/cutlass_moe.py", 147, "hardware"),  # S10: es_sm100
         ("sglang", "0.5.9", "python/sglang/srt/distributed/device_communicators/torch_symm_mem.py", 47, "hardware"),
     ],
 )
