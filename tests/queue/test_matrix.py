@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -278,6 +279,30 @@ def test_the_newest_release_decides_the_exit_code(overlay: Overlay) -> None:
     assert overlay.matrix().code == 1
     overlay.publish("1.2", overlay.releases["1.0"])
     assert overlay.matrix().code == 0
+
+
+def test_two_lines_are_two_maps_each_on_its_own_pin(story: Overlay, upstream: Path) -> None:
+    pins = story.root / "VERSIONS.toml"
+    stable = pins.read_text()
+    story.pin("0.8")
+    line = (
+        pins.read_text().partition("[lines.stable")[2].replace("lines.stable", "lines.next").replace('"1.0"', '"0.8"')
+    )
+    pins.write_text(f"{stable}\n[lines.next{line}")
+    shutil.copytree(story.root / "patches/stable", story.root / "patches/next")
+    said = story.matrix("--json", *ALL, "--line", "stable")
+    assert said.code in (0, 1), said.err
+    document = json.loads(said.out)
+    assert [one["line"] for one in document["matrices"]] == ["stable"]
+    said = story.matrix("--json", *ALL, "--line", "all", "--git", f"kernels={upstream}")
+    assert said.code in (0, 1), said.err
+    document = json.loads(said.out)
+    assert [(one["line"], one["pin"]) for one in document["matrices"]] == [("stable", "1.0"), ("next", "0.8")]
+    assert life(document["matrices"][0], "guards.patch", 1)["commit"]["pull"] == 7
+    assert said.err.count("note: kernels 1.2 has no tag v1.2") == 1
+    twice = story.matrix("--json", *ALL, "--line", "next", "--line", "stable", "--line", "next")
+    assert [one["line"] for one in json.loads(twice.out)["matrices"]] == ["next", "stable"]
+    assert "no line 'nosuch'" in story.matrix(*ALL, "--line", "nosuch").err
 
 
 def git(folder: Path, *arguments: str) -> str:

@@ -32,7 +32,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     options = parser("matrix", DESCRIPTION)
-    options.add_argument("--line", metavar="LINE", help="the line (default: the first in VERSIONS.toml)")
+    options.add_argument(
+        "--line",
+        action="append",
+        default=[],
+        metavar="LINE",
+        help="the line (default: the first in VERSIONS.toml); may be repeated, or all",
+    )
     options.add_argument("--upstream", action="append", default=[], metavar="NAME", help="default: each of the line")
     options.add_argument(
         "--releases",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,10 +31,14 @@ def run(options: argparse.Namespace) -> int:
     """Judge the series that *options* name on their releases, and print or write the map."""
     pins = pinned.load(options.root.resolve(), satisfied=False)
     with Session(default_folder(), options.offline, progress(quiet=options.quiet)) as session:
-        plans = [_plan(pins, name, options, session) for name in _upstreams(pins, options)]
+        plans = [
+            _plan(pins, line, name, session)
+            for line in _lines(pins, options)
+            for name in _upstreams(pins, line, options)
+        ]
         matrices = [judged(plan, session, releases=options.releases, pre=options.pre) for plan in plans]
         histories = _histories(plans, options.git)
-        found = document(matrices, culprit={name: _culprit(history) for name, history in histories.items()})
+        found = document(matrices, culprit={of: _culprit(history) for of, history in histories.items()})
         if options.guards:
             from downstream.commands import matrix_guards
 
@@ -51,26 +55,30 @@ def run(options: argparse.Namespace) -> int:
 
         write(options.html, page.render(found))
     sys.stdout.write(_rendered(found, options))
-    for plan in plans:
-        upstream = plan.pin.upstream
-        for version in sorted(histories[upstream.name].untagged if upstream.name in histories else ()):
-            print(
-                f"note: {upstream.name} {version} has no tag {upstream.tag_of(version)} in its clone", file=sys.stderr
-            )
+    for note in sorted({note for plan in plans for note in _untagged(plan, histories)}):
+        print(f"note: {note}", file=sys.stderr)
     return OK if found["ok"] else FINDINGS
 
 
-def _line(pins: Pins, options: argparse.Namespace) -> str:
-    return str(options.line or next(iter(pins.lines)))
+def _lines(pins: Pins, options: argparse.Namespace) -> list[str]:
+    if "all" in options.line:
+        return list(pins.lines)
+    return list(dict.fromkeys(options.line)) or [next(iter(pins.lines))]
 
 
-def _upstreams(pins: Pins, options: argparse.Namespace) -> list[str]:
-    pinned_ones = pins.line(_line(pins, options)).pins
-    return list(dict.fromkeys(options.upstream)) or list(pinned_ones)
+def _upstreams(pins: Pins, line: str, options: argparse.Namespace) -> list[str]:
+    return list(dict.fromkeys(options.upstream)) or list(pins.line(line).pins)
 
 
-def _plan(pins: Pins, upstream: str, options: argparse.Namespace, session: Session) -> Plan:
-    pin = pins.pin(_line(pins, options), upstream)
+def _untagged(plan: Plan, histories: Mapping[tuple[str, str], History]) -> list[str]:
+    upstream = plan.pin.upstream
+    history = histories.get((plan.pin.line, upstream.name))
+    versions = history.untagged if history else ()
+    return [f"{upstream.name} {version} has no tag {upstream.tag_of(version)} in its clone" for version in versions]
+
+
+def _plan(pins: Pins, line: str, upstream: str, session: Session) -> Plan:
+    pin = pins.pin(line, upstream)
     plan = Plan.make(pins, pin.line, Target(pin.upstream, pin.version), session)
     plan.verify_base()
     return plan
@@ -92,14 +100,14 @@ def judged(plan: Plan, session: Session, *, releases: str | None = None, pre: bo
     return matrix(plan, columns, unversioned=published.skipped, yanked=yanked)
 
 
-def _histories(plans: Sequence[Plan], asked: Sequence[str]) -> dict[str, History]:
-    """The clones that --git names, by upstream."""
-    found: dict[str, History] = {}
+def _histories(plans: Sequence[Plan], asked: Sequence[str]) -> dict[tuple[str, str], History]:
+    """The clones that --git names, by line and upstream."""
+    found: dict[tuple[str, str], History] = {}
     for text in asked:
         name, equals, folder = text.partition("=")
-        plan = next((plan for plan in plans if plan.pin.upstream.name == name), None)
-        if not equals or plan is None:
-            names = ", ".join(plan.pin.upstream.name for plan in plans)
+        meant = [plan for plan in plans if plan.pin.upstream.name == name]
+        if not equals or not meant:
+            names = ", ".join(dict.fromkeys(plan.pin.upstream.name for plan in plans))
             raise UsageError(
                 f"--git {text}", "names no upstream and folder", f"write NAME=FOLDER, NAME one of: {names}"
             )
@@ -108,7 +116,8 @@ def _histories(plans: Sequence[Plan], asked: Sequence[str]) -> dict[str, History
 
         if git_folder(Path(folder)) is None:
             raise UsageError(f"--git {folder}", "is no git repository", "name a clone, bare or not")
-        found[name] = History(Path(folder), plan.pin.upstream, plan.patches, plan.base)
+        for plan in meant:
+            found[plan.pin.line, name] = History(Path(folder), plan.pin.upstream, plan.patches, plan.base)
     return found
 
 

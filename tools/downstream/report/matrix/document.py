@@ -56,14 +56,16 @@ def nobody(_: Place, __: Lifetime) -> Culprit | None:
     return None
 
 
-def document(matrices: Sequence[Matrix], *, culprit: Mapping[str, Culprits] | None = None) -> dict[str, Any]:
-    """Return the document of *matrices*; *culprit* per upstream names the commit that ended a hunk's life."""
+def document(
+    matrices: Sequence[Matrix], *, culprit: Mapping[tuple[str, str], Culprits] | None = None
+) -> dict[str, Any]:
+    """Return the document of *matrices*; *culprit* by line and upstream names the commit that ended a hunk's life."""
     asked = culprit or {}
     return {
         "schema": SCHEMA,
         "command": "matrix",
         "ok": all(_newest_is_fine(matrix) for matrix in matrices),
-        "matrices": [_matrix(matrix, asked.get(matrix.upstream, nobody)) for matrix in matrices],
+        "matrices": [_matrix(matrix, asked.get((matrix.line, matrix.upstream), nobody)) for matrix in matrices],
     }
 
 
