@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
 
             command = "continue" if options.go_on else "skip"
             report = resolve.go_on(pins, session) if options.go_on else resolve.skip(pins, session)
-            return _emit([(report, command)], pins, session, options)
+            return _emit([(report, command, _plan(report, pins, session))], session, options)
         return _carry(pins, session, options)
 
 
@@ -49,45 +49,46 @@ def _carry(pins: Pins, session: Session, options: argparse.Namespace) -> int:
     for target in wanted:
         plan = Plan.make(pins, line, target, session)
         if options.check:
-            reports.append((checked(plan), "check"))
+            reports.append((checked(plan), "check", plan))
             continue
         from downstream.queue import rebase
 
         report = rebase.start(plan)
-        reports.append((report, "rebase"))
+        reports.append((report, "rebase", plan))
         if report.waiting:
             break  # one conflict at a time; the others are named in the next step
         pins = pinned.load(pins.root, satisfied=False)
     left = wanted[len(reports) :]
-    return _emit(reports, pins, session, options, left=[f"{target.upstream.name}=v{target.version}" for target in left])
+    return _emit(reports, session, options, left=[f"{target.upstream.name}=v{target.version}" for target in left])
 
 
 def _emit(
-    reports: Sequence[tuple[RebaseReport, str]],
-    pins: Pins,
+    reports: Sequence[tuple[RebaseReport, str, Plan]],
     session: Session,
     options: argparse.Namespace,
     *,
     left: Sequence[str] = (),
 ) -> int:
     colour = colour_wanted(options.color, sys.stdout)
-    places = [(report.results, _context(report, command, pins, session, left)) for report, command in reports]
+    places = [(report.results, _context(report, command, plan, left)) for report, command, plan in reports]
     sys.stdout.write(formats.rendered_together(places, options=options, colour=colour))
-    for report, _ in reports:
+    for report, _, _ in reports:
         for warning in report.warnings:
             print(f"warning: {warning}", file=sys.stderr)
         for skipped in report.skipped:
             print(f"note: {report.target.upstream.name} {skipped}; left out of the walk", file=sys.stderr)
     if session.cache.fault:
         print(f"note: {session.cache.fault}", file=sys.stderr)
-    return OK if all(report.clean for report, _ in reports) else FINDINGS
+    return OK if all(report.clean for report, _, _ in reports) else FINDINGS
 
 
-def _context(
-    report: RebaseReport, command: str, pins: Pins, session: Session, left: Sequence[str] = ()
-) -> ReportContext:
+def _plan(report: RebaseReport, pins: Pins, session: Session) -> Plan:
+    """What a rebase under way was made for, as it now reads."""
+    return Plan.make(pins, report.pin.line, report.target, session)
+
+
+def _context(report: RebaseReport, command: str, plan: Plan, left: Sequence[str] = ()) -> ReportContext:
     pin = report.pin
-    plan = Plan.make(pins, pin.line, report.target, session)
     patches = {} if report.written else {patch.name: patch for patch in plan.patches}
     return ReportContext(
         command=command,
@@ -100,9 +101,9 @@ def _context(
         series=f"patches/{pin.line}/{pin.upstream.name}",
         patches=patches,
         walked=report.walked,
-        fetched=session.fetched,
+        fetched=plan.session.fetched,
         written=report.written,
-        next_steps=tuple(_next_steps(report, command, pins, left)),
+        next_steps=tuple(_next_steps(report, command, plan.pins, left)),
     )
 
 

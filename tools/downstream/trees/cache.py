@@ -69,6 +69,10 @@ class Cache:
             return None
         return content
 
+    def holds(self, name: str) -> bool:
+        """Whether there is an entry *name*; only ``read`` tells whether it is whole."""
+        return name in self._held or os.path.lexists(self.folder / name)
+
     def write(self, name: str, content: bytes) -> None:
         """Keep *content* as entry *name*, atomically; where that fails, in memory, and ``fault`` says why."""
         try:

@@ -115,8 +115,9 @@ class WheelTree:
         """Read these files in as few requests as their places allow, so that read() finds them in the cache."""
         if not self._session:
             return
+        cache = self._session.cache
         members = {member for path in paths if (member := self._layout.to_wheel(path)) is not None}
-        wanted = [name for name in sorted(members) if self._kept(name) is None and name in self.directory]
+        wanted = [name for name in sorted(members) if not cache.holds(self._key(name)) and name in self.directory]
         if wanted:
             self._fetch(wanted)
 
