@@ -12,7 +12,7 @@ refused     a body that goes on after its counts, a binary file, an unsafe path:
 ambiguous   the text stands at several places off its line: we ask, GNU patch takes the nearest
 there       a file to be added is there with this content, a mode or a rename is made already: we see that nothing is
             left to do, GNU patch fails
-half        a rename whose hunks do not all fit: we leave both files alone, GNU patch renames with what fits
+half        a rename or copy whose hunks do not all fit: we leave both files alone, GNU patch makes it with what fits
 spaces      a name with spaces, without quotes or a TAB after it: we read all of it, as git does; GNU patch ends it
             at the first space
 indented    a diff quoted in a patch's prose, indented: it is prose to git and to us; GNU patch makes its changes
@@ -129,7 +129,8 @@ def _compare_patch(found: Comparison, ours: dict[str, Any], entry: SeriesEntry, 
     files = parse_tolerant((patches / entry.name).read_bytes(), name=entry.name, strip=entry.strip).patch.files
     pairs = [(file.old_path, file.new_path) for file in files if file.old_path and file.new_path]
     names = {path: pair for pair in pairs for path in pair if pair[0] != pair[1]}
-    renamed = {path for file in files if file.kind is ChangeKind.RENAME for path in (file.old_path, file.new_path)}
+    moved = [file for file in files if file.kind in (ChangeKind.RENAME, ChangeKind.COPY)]
+    renamed = {path for file in moved for path in (file.old_path, file.new_path)}
     said: dict[str, list[dict[int, tuple[bool, int]]]] = {}
     for mark, end in zip(marks, ends, strict=True):
         hunks = SAID.findall(run.stdout[mark.end() : end])
