@@ -5,12 +5,15 @@ from __future__ import annotations
 import importlib.resources
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import hypothesis
 import pytest
 
+from downstream.cli import door
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 KEPT = ("GIT_EXEC_PATH",)
@@ -53,6 +56,25 @@ def sealed_environment(
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(home / "gitconfig"))
     monkeypatch.setenv("GIT_AUTHOR_DATE", "2026-01-01T00:00:00Z")
     monkeypatch.setenv("GIT_COMMITTER_DATE", "2026-01-01T00:00:00Z")
+
+
+class Said(NamedTuple):
+    """How a door ended, and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def ask(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+    """Run a door in this process: ``ask("pq", "check", "--json")``; what was said before is forgotten."""
+
+    def asked(name: str, *words: str | Path) -> Said:
+        capsys.readouterr()
+        return Said(door(name, [*map(str, words)]), *capsys.readouterr())
+
+    return asked
 
 
 @pytest.fixture(scope="session")

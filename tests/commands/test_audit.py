@@ -16,7 +16,6 @@ from typing import Any
 import jsonschema
 import pytest
 
-from downstream.cli import door
 from downstream.trees.cache import default_folder
 from downstream.trees.session import Session
 
@@ -110,12 +109,10 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def run(root: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(root: Path, ask: Callable[..., Any]) -> Run:
     def call(*words: str) -> tuple[int, str]:
-        capsys.readouterr()
-        code = door("audit", [*words, "--offline", "--root", str(root)])
-        said = capsys.readouterr()
-        return code, said.out + said.err
+        said = ask("audit", *words, "--offline", "--root", root)
+        return said.code, said.out + said.err
 
     return call
 

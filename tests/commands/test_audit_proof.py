@@ -8,10 +8,11 @@ import shutil
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from downstream.cli import FINDINGS, OK, door
+from downstream.cli import FINDINGS, OK
 from downstream.trees.cache import default_folder
 from downstream.trees.session import Session
 
@@ -111,11 +112,10 @@ def headers(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def run(root: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(root: Path, ask: Callable[..., Any]) -> Run:
     def call(*words: str) -> tuple[int, str]:
-        capsys.readouterr()
-        code = door("audit", [*words, "--offline", "--root", str(root)])
-        return code, capsys.readouterr().out
+        said = ask("audit", *words, "--offline", "--root", root)
+        return said.code, said.out
 
     return call
 

@@ -10,12 +10,13 @@ import subprocess
 import tarfile
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from downstream.cli import FAILED, FINDINGS, OK, door
+from downstream.cli import FAILED, FINDINGS, OK
 from downstream.patches.unified import unified
 from downstream.trees.cache import default_folder
 from downstream.trees.session import Session
@@ -44,19 +45,14 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(ask: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setenv("SM120_OVERLAY_CACHE", str(tmp_path / "cache"))
     for role in ("AUTHOR", "COMMITTER"):
         monkeypatch.setenv(f"GIT_{role}_NAME", "Me")
         monkeypatch.setenv(f"GIT_{role}_EMAIL", "me@example.org")
     monkeypatch.chdir(tmp_path)
 
-    def call(*arguments: str | Path) -> tuple[int, str, str]:
-        code = door("pq", [*map(str, arguments)])
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
+    return partial(ask, "pq")
 
 
 @pytest.fixture

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
-from downstream.cli import door
-
-from ..queue.conftest import Overlay, Run, numbered, overlay, story
+from ..queue.conftest import Overlay, numbered, overlay, story
 
 __all__ = ["overlay", "story"]
 
 
-def watch(overlay: Overlay, *arguments: str) -> Run:
-    code = door("watch", [*arguments, "--root", str(overlay.root), "--color", "never"])
-    return Run(code, *overlay.capture())
+def watch(overlay: Overlay, *arguments: str) -> Any:
+    return overlay.ask("watch", *arguments, "--root", overlay.root, "--color", "never")
 
 
 def written(folder: Path) -> list[str]:

@@ -9,10 +9,10 @@ import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from downstream.cli import door
 from downstream.patches.unified import unified
 from downstream.trees.tree import MemoryTree, Tree
 
@@ -47,22 +47,13 @@ def numbered(first: int, last: int, changed: Mapping[int, str] | None = None) ->
 
 
 @dataclass
-class Run:
-    """What a door did."""
-
-    code: int
-    out: str
-    err: str
-
-
-@dataclass
 class Overlay:
     """A checkout of an overlay in *root*, and the index it reads from."""
 
     root: Path
     index: Path
     cache: Path
-    capture: Callable[[], tuple[str, str]]
+    ask: Callable[..., Any]
     releases: dict[str, dict[str, bytes]] = field(default_factory=dict)
 
     def publish(self, version: str, files: Mapping[str, bytes]) -> None:
@@ -104,13 +95,11 @@ class Overlay:
     def tree(self, version: str) -> Tree:
         return MemoryTree(self.releases[version], name=f"kernels {version}")
 
-    def rebase(self, *arguments: str) -> Run:
-        code = door("rebase", [*arguments, "--root", str(self.root), "--color", "never"])
-        return Run(code, *self.capture())
+    def rebase(self, *arguments: str) -> Any:
+        return self.ask("rebase", *arguments, "--root", self.root, "--color", "never")
 
-    def matrix(self, *arguments: str) -> Run:
-        code = door("matrix", [*arguments, "--root", str(self.root), "--color", "never"])
-        return Run(code, *self.capture())
+    def matrix(self, *arguments: str) -> Any:
+        return self.ask("matrix", *arguments, "--root", self.root, "--color", "never")
 
     def list_file(self, name: str, *, yanked: bool = False, content: bytes = b"") -> None:
         """Name a file on the package's page, beside (or, to yank it, instead of) what is there."""
@@ -142,7 +131,7 @@ class Overlay:
 
 
 @pytest.fixture
-def overlay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Overlay:
+def overlay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: Callable[..., Any]) -> Overlay:
     """An overlay on release 1.0 with two patches: ``ten`` (a.py, line 10) and ``guards`` (k.cuh, lines 10 and 30)."""
     index, root = tmp_path / "index", tmp_path / "overlay"
     root.mkdir()
@@ -152,11 +141,7 @@ def overlay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
     monkeypatch.setenv("SM120_OVERLAY_CACHE", str(tmp_path / "cache"))
 
-    def captured() -> tuple[str, str]:
-        said = capsys.readouterr()
-        return said.out, said.err
-
-    made = Overlay(root, index, tmp_path / "cache", captured)
+    made = Overlay(root, index, tmp_path / "cache", ask)
     base = {"kernels/a.py": numbered(1, 20), "include/k.cuh": numbered(1, 40), "kernels/_version.py": b"v = 1\n"}
     made.publish("1.0", base)
     made.pin()
