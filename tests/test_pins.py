@@ -170,6 +170,7 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, content: bytes | Non
     with pytest.raises(PinError) as caught:
         load(tmp_path)
     assert caught.value.place == str(tmp_path / FILE)
+    assert caught.value.next_step
 
 
 def test_moving_a_pin_changes_its_lines_only(root: Path) -> None:

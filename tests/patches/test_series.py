@@ -128,3 +128,15 @@ def test_new_entries_are_written_so_that_they_read_back(tmp_path: Path) -> None:
 def test_an_unknown_name_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(PatchError, match="has no patch 'nope'"):
         load_series(series(tmp_path, RAW)).entry("nope")
+
+
+@pytest.mark.parametrize(
+    ("folder", "place"),
+    [("patches/stable/kernels", "patches/stable/kernels/series:1"), ("debian/patches", "patches/series:1")],
+)
+def test_a_line_s_own_series_is_named_from_patches_on(tmp_path: Path, folder: str, place: str) -> None:
+    (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / folder / "series").write_bytes(b"a.patch --what\n")
+    with pytest.raises(PatchError) as caught:
+        load_series(tmp_path / folder)
+    assert caught.value.place == place

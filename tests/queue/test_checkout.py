@@ -459,3 +459,20 @@ def test_dep3_headers_without_mail_fields_are_kept(desk: Callable[..., Desk]) ->
     assert one.fates() == {"first.patch": Fate.UNMODIFIED}
     assert Header.parse(raw).author == "B <b@example.org>"
     assert one.git("log", "-1", "--format=%an %s%n%b").startswith("B change ten\nLong text.\n\n indented\n")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a small disk")
+@pytest.mark.parametrize("kilobytes", [16, 64])
+def test_a_full_disk_is_told_from_a_spoiled_checkout(desk: Callable[..., Desk], tmp_path: Path, kilobytes: int) -> None:
+    small, made = tmp_path / "small", desk()
+    small.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", str(small)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("no small disk can be mounted here")
+    made.folder = small / "checkout"
+    try:
+        with pytest.raises(StateError) as caught:
+            made.checkout()
+        assert caught.value.next_step == "make room there, then begin it anew"
+    finally:
+        subprocess.run(["umount", str(small)], check=True)

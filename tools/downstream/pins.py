@@ -126,10 +126,14 @@ def load(root: Path, *, satisfied: bool = True) -> Pins:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as exc:
         raise PinError(str(path), "does not exist", "run from a checkout of the overlay") from exc
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
-        raise PinError(str(path), str(exc)) from exc
+    except OSError as exc:
+        raise PinError(str(path), f"cannot be read: {exc.strerror}", "make it readable") from exc
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
+        step = "correct it there; git diff VERSIONS.toml shows what was changed last"
+        raise PinError(str(path), f"is no TOML: {exc}", step) from exc
     if raw.get("schema") != SCHEMA:
-        raise PinError(FILE, f"schema is {raw.get('schema')!r}, this tool reads {SCHEMA}")
+        step = "use the tools that came with this VERSIONS.toml"
+        raise PinError(FILE, f"schema is {raw.get('schema')!r}, this tool reads {SCHEMA}", step)
     upstreams = {name: _upstream(name, fields) for name, fields in _tables(raw, "upstreams").items()}
     lines = {}
     for line, fields in _tables(raw, "lines").items():

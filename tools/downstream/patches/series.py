@@ -110,7 +110,7 @@ class Series:
         return b"".join(out + loose)
 
     def _place(self, line: int = 0) -> str:
-        return f"{self.folder.name}/{self.file}" + (f":{line}" if line else "")
+        return _place(self.folder, self.file) + (f":{line}" if line else "")
 
 
 def load_series(folder: Path, file: str = FILE, *, strip: int = DEFAULT_STRIP) -> Series:
@@ -127,10 +127,16 @@ def load_series(folder: Path, file: str = FILE, *, strip: int = DEFAULT_STRIP) -
     except OSError as exc:
         reason = "there is no such file" if isinstance(exc, FileNotFoundError) else exc.strerror or str(exc)
         raise PatchError(str(path), f"the series cannot be read: {reason}") from exc
-    place = f"{folder.name}/{file}"
+    place = _place(folder, file)
     lines = enumerate(split_lines(raw), start=1)
     entries = [entry for number, line in lines if (entry := _entry(line, number, place, strip))]
     return Series(folder=folder, entries=tuple(entries), raw=raw, file=file)
+
+
+def _place(folder: Path, file: str) -> str:
+    """The series file as messages call it: a line's own from ``patches/`` on, any other by its folder."""
+    own = folder.parent.parent.name == "patches"
+    return f"patches/{folder.parent.name}/{folder.name}/{file}" if own else f"{folder.name}/{file}"
 
 
 def _entry(raw: bytes, number: int, place: str, strip: int) -> SeriesEntry | None:

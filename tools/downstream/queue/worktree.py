@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,8 @@ BRANCH = "series"
 # Any fixed moment: the commits are ours to make again, and should then be the same.
 _WHEN = b"1767225600 +0000"
 _US = b"sm120-overlay <sm120-overlay@localhost>"
+_FULL = re.compile("No space left on device|Disk quota exceeded|File too large|Out of diskspace")
+_ROOM = 1 << 20  # bytes; a disk with less is full
 _LITTER = ("*.orig", "*.rej", "*~", ".*.sw?", ".#*", "#*#", "__pycache__/")
 
 File = tuple[int, bytes]  # git's mode, content (a symlink's target)
@@ -125,12 +128,12 @@ class Worktree:
             try:
                 out = self._git.execute(line, istream=stream, stdout_as_string=False, strip_newline_in_stdout=False)
             except GitCommandError as exc:
-                said = str(exc.stderr).strip().removeprefix("stderr:").strip(" \n'").partition("\n")[0]
-                raise StateError(
-                    str(self.folder),
-                    f"git {arguments[0]} fails there: {said}",
-                    "see git status there, or begin it anew",
-                ) from exc
+                said = str(exc.stderr).strip().removeprefix("stderr:").strip(" \n'").splitlines()
+                problem = f"git {arguments[0]} fails there: {''.join(said[:1])}"
+                # git does not always say why it could not write.
+                full = shutil.disk_usage(self.folder).free < _ROOM or any(_FULL.search(line) for line in said)
+                step = "make room there, then begin it anew" if full else "see git status there, or begin it anew"
+                raise StateError(str(self.folder), problem, step) from exc
         assert isinstance(out, bytes)
         return out
 
