@@ -1,4 +1,8 @@
-"""The shortest edit script between two lists of lines (Myers 1986, "An O(ND) difference algorithm")."""
+"""The shortest edit script between two lists of lines (Myers 1986, "An O(ND) difference algorithm").
+
+It is for writing a patch, as git would. Which line of a release became which of another is another question, and
+``placing.linemap`` answers it by the lines that stand once: a shortest script happily pairs look-alikes.
+"""
 
 from __future__ import annotations
 
