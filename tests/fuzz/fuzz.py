@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 with atheris.instrument_imports(include=["downstream"]):
     from downstream.errors import DownstreamError
     from downstream.guards.directives import scan
+    from downstream.patches.crosscheck import crosscheck
     from downstream.patches.header import Header, with_field
     from downstream.patches.parse import parse_tolerant
     from downstream.placing.enclosing import functions
@@ -68,12 +69,13 @@ SOURCES = (
 
 
 def read_patch(raw: bytes) -> None:
-    """Every byte is owned, every hunk holds what it counts, and placing answers whatever it is."""
+    """Every byte is owned, a hunk holds what it counts and what unidiff reads, and placing answers whatever it is."""
     try:
         parsed = parse_tolerant(raw, name="x.patch")
     except DownstreamError:
         return
     assert parsed.patch.to_bytes() == raw
+    crosscheck(parsed.patch)
     for file in parsed.patch.files:
         for hunk in file.hunks:
             assert (len(hunk.old), len(hunk.new)) == (hunk.old_count, hunk.new_count)
