@@ -25,7 +25,7 @@ pytestmark = pytest.mark.network
 
 ROOT = Path(__file__).resolve().parents[2]
 SRT = "python/sglang/srt"
-MAJORS = (8, 9, 10, 11, 12)
+CAPABILITIES = ((8, 0), (8, 9), (9, 0), (10, 0), (10, 3), (11, 0), (12, 0), (12, 1))
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,15 @@ def trees() -> Iterator[Trees]:
         yield Trees(release, LayeredTree(release, report.changes, report.modes))
 
 
+@functools.cache
+def tree_of(content: bytes) -> ast.Module:
+    return ast.parse(content)
+
+
 def parsed(tree: Tree, path: str) -> ast.Module:
     content = tree.read(f"{SRT}/{path}")
     assert content is not None, path
-    return ast.parse(content)
+    return tree_of(content)
 
 
 def function(tree: Tree, path: str, name: str, names: Mapping[str, Any]) -> Any:
@@ -56,81 +61,100 @@ def function(tree: Tree, path: str, name: str, names: Mapping[str, Any]) -> Any:
     return scope[name]
 
 
-def predicates(major: int) -> dict[str, Any]:
-    """SGLang's architecture predicates on a GPU of this compute capability, CUDA 13."""
-    return {
-        "is_sm90_supported": lambda: major == 9,
-        "is_sm100_supported": lambda: major == 10,
-        "is_sm120_supported": lambda: major == 12,
-        "is_blackwell_supported": lambda: major in {10, 11, 12},
-        "is_blackwell": lambda: major in {10, 11, 12},
-    }
+def gpu(capability: tuple[int, int]) -> SimpleNamespace:
+    """As much of torch as the predicates ask: a GPU of this compute capability, CUDA 13."""
+    cuda = SimpleNamespace(is_available=lambda: True, get_device_capability=lambda *_: capability)
+    return SimpleNamespace(cuda=cuda, version=SimpleNamespace(cuda="13.0"))
 
 
-def fuses(tree: Tree, *, major: int, flag: bool, prepared: bool, dp_attention: bool, batch: int) -> bool:
+def predicates(tree: Tree, capability: tuple[int, int]) -> dict[str, Any]:
+    """SGLang's own architecture predicates on such a GPU."""
+    names = {"torch": gpu(capability), "lru_cache": functools.lru_cache, "partial": functools.partial}
+    scope: dict[str, Any] = {**names, "List": list, "Tuple": tuple}
+    found: list[ast.stmt] = [
+        node
+        for node in parsed(tree, "utils/common.py").body
+        if (isinstance(node, ast.FunctionDef) and node.name in {"is_cuda", "_check_cuda_device_version"})
+        or (isinstance(node, ast.Assign) and "_check_cuda_device_version" in ast.unparse(node.value))
+    ]
+    exec(compile(ast.Module(body=found, type_ignores=[]), "common.py", "exec"), scope)
+    assert "is_sm120_supported" in scope
+    return {name: value for name, value in scope.items() if name.startswith("is_")}
+
+
+def constants(tree: Tree, path: str, names: Mapping[str, Any]) -> dict[str, Any]:
+    """The module's own constants that hold an answer of the predicates."""
+    scope = dict(names)
+    for node in parsed(tree, path).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).startswith(("_is_cuda", "_is_sm", "FUSE_")):
+            exec(ast.unparse(node), scope)
+    return scope
+
+
+def fuses(
+    tree: Tree, *, capability: tuple[int, int], flag: bool, prepared: bool, dp_attention: bool, batch: int
+) -> bool:
+    path = "layers/communicator.py"
     names = {
-        "_is_sm90_supported": major == 9,
-        "_is_sm100_supported": major == 10,
-        "_is_sm120_supported": major == 12,
+        **constants(tree, path, predicates(tree, capability)),
         "_is_flashinfer_available": True,
-        "FUSE_ALLREDUCE_MAX_BATCH_SIZE": 2048,
         "is_dp_attention_enabled": lambda: dp_attention,
         "get_global_server_args": lambda: SimpleNamespace(enable_flashinfer_allreduce_fusion=flag),
         "_is_flashinfer_allreduce_fusion_prepared": lambda: prepared,
     }
-    return bool(function(tree, "layers/communicator.py", "apply_flashinfer_allreduce_fusion", names)(batch))
+    return bool(function(tree, path, "apply_flashinfer_allreduce_fusion", names)(batch))
 
 
-@pytest.mark.parametrize("major", MAJORS)
+@pytest.mark.parametrize("capability", CAPABILITIES)
 @pytest.mark.parametrize("batch", [0, 1, 2048, 2049])
 def test_the_fusion_is_opt_in_and_prepared_on_sm12x_and_as_it_was_elsewhere(
-    trees: Trees, major: int, batch: int
+    trees: Trees, capability: tuple[int, int], batch: int
 ) -> None:
     for flag, prepared, dp_attention in itertools.product((False, True), repeat=3):
         row = functools.partial(
-            fuses, major=major, flag=flag, prepared=prepared, dp_attention=dp_attention, batch=batch
+            fuses, capability=capability, flag=flag, prepared=prepared, dp_attention=dp_attention, batch=batch
         )
         on_sm12x = flag and prepared and not dp_attention and 0 < batch <= 2048
-        assert row(trees.after) == (on_sm12x if major == 12 else row(trees.before)), row.keywords
+        assert row(trees.after) == (on_sm12x if capability[0] == 12 else row(trees.before)), row.keywords
+        assert row(trees.before) == (capability[0] in {9, 10} and flag and not dp_attention and 0 < batch <= 2048)
 
 
-def autotunes(tree: Tree, major: int, backend: str, *, disabled: bool = False) -> bool:
-    torch = SimpleNamespace(cuda=SimpleNamespace(get_device_capability=lambda: (major, 0)))
+def autotunes(tree: Tree, capability: tuple[int, int], backend: str, *, disabled: bool = False) -> bool:
     no = SimpleNamespace(is_eagle=bool, is_standalone=bool, is_ngram=bool)
     arguments = SimpleNamespace(disable_flashinfer_autotune=disabled, moe_runner_backend=backend)
     runner = SimpleNamespace(server_args=arguments, spec_algorithm=no, is_draft_worker=False)
-    names = {"torch": torch, **predicates(major)}
+    names = {"torch": gpu(capability), **predicates(tree, capability)}
     path = "model_executor/model_runner.py"
     return bool(function(tree, path, "_should_run_flashinfer_autotune", names)(runner))
 
 
-@pytest.mark.parametrize("major", MAJORS)
-def test_flashinfer_cutlass_is_autotuned_on_sm12x_only(trees: Trees, major: int) -> None:
-    assert autotunes(trees.after, major, "flashinfer_cutlass") == (major == 12)
-    assert not autotunes(trees.after, major, "flashinfer_cutlass", disabled=True)
+@pytest.mark.parametrize("capability", CAPABILITIES)
+def test_flashinfer_cutlass_is_autotuned_on_sm12x_only(trees: Trees, capability: tuple[int, int]) -> None:
+    assert autotunes(trees.after, capability, "flashinfer_cutlass") == (capability[0] == 12)
+    assert not autotunes(trees.after, capability, "flashinfer_cutlass", disabled=True)
     for backend in ("auto", "triton", "flashinfer_trtllm", "flashinfer_mxfp4"):
-        assert autotunes(trees.after, major, backend) == autotunes(trees.before, major, backend), backend
+        assert autotunes(trees.after, capability, backend) == autotunes(trees.before, capability, backend), backend
 
 
-def chooses_mxfp4(tree: Tree, major: int, *, mxfp4: bool) -> bool:
+def chooses_mxfp4(tree: Tree, capability: tuple[int, int], *, mxfp4: bool) -> bool:
     tests = [
         node.test
         for node in ast.walk(parsed(tree, "server_args.py"))
         if isinstance(node, ast.If) and ast.unparse(node.body[0]) == "self.moe_runner_backend = 'flashinfer_mxfp4'"
     ]
-    names = {**predicates(major), "is_mxfp4_quant_format": mxfp4}
+    names = {**predicates(tree, capability), "is_mxfp4_quant_format": mxfp4}
     return bool(eval(ast.unparse(tests[0]), names))
 
 
-@pytest.mark.parametrize(("major", "before", "after"), [(9, False, False), (10, True, True), (12, True, False)])
-def test_gpt_oss_gets_the_sm100_kernels_on_sm100_only(trees: Trees, major: int, before: bool, after: bool) -> None:
-    assert chooses_mxfp4(trees.before, major, mxfp4=True) == before
-    assert chooses_mxfp4(trees.after, major, mxfp4=True) == after
-    assert not chooses_mxfp4(trees.after, major, mxfp4=False)
+@pytest.mark.parametrize("capability", CAPABILITIES)
+def test_gpt_oss_gets_the_sm100_kernels_on_sm10x_only(trees: Trees, capability: tuple[int, int]) -> None:
+    assert chooses_mxfp4(trees.before, capability, mxfp4=True) == (capability[0] in {10, 11, 12})
+    assert chooses_mxfp4(trees.after, capability, mxfp4=True) == (capability[0] == 10)
+    assert not chooses_mxfp4(trees.after, capability, mxfp4=False)
 
 
-@pytest.mark.parametrize(("major", "auto"), [(9, True), (10, True), (12, False)])
-def test_no_rule_turns_the_fusion_on_by_itself_on_sm12x(trees: Trees, major: int, auto: bool) -> None:
+@pytest.mark.parametrize("capability", CAPABILITIES)
+def test_no_rule_turns_the_fusion_on_by_itself_on_sm12x(trees: Trees, capability: tuple[int, int]) -> None:
     found = [
         node.test
         for node in ast.walk(parsed(trees.after, "server_args.py"))
@@ -139,11 +163,12 @@ def test_no_rule_turns_the_fusion_on_by_itself_on_sm12x(trees: Trees, major: int
     arguments = SimpleNamespace(
         enable_flashinfer_allreduce_fusion=False, enable_dp_attention=False, nnodes=1, moe_a2a_backend="none"
     )
-    names = {**predicates(major), "self": arguments, "model_arch": "Qwen3MoeForCausalLM", "is_h20_device": False}
-    assert [bool(eval(ast.unparse(test), names)) for test in found] == [auto]
+    probes = predicates(trees.after, capability)
+    names = {**probes, "self": arguments, "model_arch": "Qwen3MoeForCausalLM", "is_h20_device": False}
+    assert [bool(eval(ast.unparse(test), names)) for test in found] == [capability[0] in {9, 10}]
 
 
-def admits(tree: Tree, major: int, backend: str) -> bool:
+def admits(tree: Tree, capability: tuple[int, int], backend: str) -> bool:
     """Whether the rule for hybrid GDN models lets *backend* through."""
     rules = [
         node
@@ -152,17 +177,17 @@ def admits(tree: Tree, major: int, backend: str) -> bool:
     ]
     runner = SimpleNamespace(server_args=SimpleNamespace(attention_backend=backend))
     try:
-        exec(ast.unparse(rules[0]), {**predicates(major), "runner": runner})
+        exec(ast.unparse(rules[0]), {**predicates(tree, capability), "runner": runner})
     except AssertionError:
         return False
     return True
 
 
-@pytest.mark.parametrize("major", MAJORS)
+@pytest.mark.parametrize("capability", CAPABILITIES)
 @pytest.mark.parametrize("backend", ["triton", "trtllm_mha", "flashinfer", "fa3"])
-def test_hybrid_gdn_models_may_use_flashinfer_on_sm12x(trees: Trees, major: int, backend: str) -> None:
-    wanted = admits(trees.before, major, backend) or (major == 12 and backend == "flashinfer")
-    assert admits(trees.after, major, backend) == wanted
+def test_hybrid_gdn_models_may_use_flashinfer_on_sm12x(trees: Trees, capability: tuple[int, int], backend: str) -> None:
+    wanted = admits(trees.before, capability, backend) or (capability[0] == 12 and backend == "flashinfer")
+    assert admits(trees.after, capability, backend) == wanted
 
 
 def symmetric_memory(tree: Tree, major: int) -> str:
