@@ -247,6 +247,6 @@ def test_a_condition_that_is_no_expression_is_listed() -> None:
 def test_the_order_and_the_fingerprints_do_not_depend_on_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     files = {f"include/k{number}.cuh": ALLREDUCE for number in range(12)}
     alone = guards(files)
-    monkeypatch.setattr("downstream.guards.audit.PARALLEL", 0)
+    monkeypatch.setattr("downstream.guards.workers.MANY", 2)
     together: Callable[[dict[str, str]], list[Guard]] = guards
     assert together(files) == alone

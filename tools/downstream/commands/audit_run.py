@@ -40,17 +40,22 @@ def _reports(options: argparse.Namespace, pins: Pins, session: Session, bar: Pro
     if options.tree:
         upstream = _meant(options, pins, options.tree)
         tree = _opened(options.tree, upstream, session)
-        found = audit(tree, scope_of(options, upstream), progress=bar)
+        found = audit(tree, scope_of(options, upstream), progress=bar, store=session.cache)
         return [(upstream.name if upstream else "", ledgers.covered(found, _foreign_ledger(options, pins, upstream)))]
     if options.installed:
-        return [_installed(options, pins, pins.upstreams[name], bar) for name in options.upstream or pins.upstreams]
+        return [
+            _installed(options, pins, pins.upstreams[name], session, bar) for name in options.upstream or pins.upstreams
+        ]
     return [(pin.upstream.name, covered(options, pins, pin, session, bar, proof=True)) for pin in chosen(options, pins)]
 
 
-def _installed(options: argparse.Namespace, pins: Pins, upstream: Upstream, bar: Progress) -> tuple[str, Covered]:
+def _installed(
+    options: argparse.Namespace, pins: Pins, upstream: Upstream, session: Session, bar: Progress
+) -> tuple[str, Covered]:
     from downstream.trees.open import open_installed
 
-    found = audit(open_installed(upstream, options.python), scope_of(options, upstream), progress=bar)
+    tree = open_installed(upstream, options.python)
+    found = audit(tree, scope_of(options, upstream), progress=bar, store=session.cache)
     return upstream.name, ledgers.covered(found, _foreign_ledger(options, pins, upstream))
 
 
@@ -114,7 +119,7 @@ def _side(text: str, options: argparse.Namespace, pins: Pins, session: Session, 
 
     if text.startswith("git:") or Path(text).exists():
         upstream = _meant(options, pins, text)
-        return audit(_opened(text, upstream, session), scope_of(options, upstream), progress=bar)
+        return audit(_opened(text, upstream, session), scope_of(options, upstream), progress=bar, store=session.cache)
     try:
         version = Version(text.removeprefix("v"))
     except InvalidVersion:
@@ -124,7 +129,7 @@ def _side(text: str, options: argparse.Namespace, pins: Pins, session: Session, 
         raise UsageError(text, "is a version, but of which upstream?", f"add {choices}")
     named = _meant(options, pins, text)
     assert named is not None  # --upstream is given
-    return audit(open_release(named, version, session), scope_of(options, named), progress=bar)
+    return audit(open_release(named, version, session), scope_of(options, named), progress=bar, store=session.cache)
 
 
 def _emit(reports: Sequence[tuple[str, Covered]], options: argparse.Namespace) -> None:

@@ -57,7 +57,7 @@ def covered(
     tree = build(pins, pin, session)
     ledger = ledgers.load(pins.series_folder(pin) / FILE)
     scope = scope_of(options, pin.upstream)
-    found = with_series(tree, scope, ledger, progress=bar)
+    found = with_series(tree, scope, ledger, progress=bar, store=session.cache)
     # The proof is over the builds that we ship: it answers no question about other architectures or flags.
     if not proof or scope.defines or not scope.question.variants:
         return found

@@ -17,11 +17,27 @@ CONSTANT = r"(?:[\w:]*\b(?:kSM_?|Sm|SM_?|sm_?)(\d{2,3})[af]?|(\d{1,4}))(?![\w.])
 ATOM = re.compile(rf"(?<![\w.>:])({NAME})\s*(==|!=|>=|<=|>|<)\s*{CONSTANT}")
 REVERSED = re.compile(rf"(?<![\w.]){CONSTANT}\s*(==|!=|>=|<=|>|<)\s*({NAME})(?![\w(.])")
 PAIRED = re.compile(rf"\b\w*(?:CHECK|ASSERT|ENFORCE|REQUIRE)\w*_(EQ|NE|GE|GT|LE|LT)\s*\(\s*({NAME})\s*,\s*{CONSTANT}")
+# The end of a comparison with an SM number, for a quick look at bytes: what ATOM, REVERSED and PAIRED find has one.
+_CONST = rb"(?:[\w:]*(?:kSM_?|S[mM]_?|sm_?)\d{2,3}[af]?|(?:[5-9]|1[0-5]|[789]\d|1[012]\d|[789]\d0|1[012]\d0))(?![\w.])"
+_WORD = rb"(?:(?:sm|Sm|SM)(?:_?[vV]ersion|_?[aA]rch)?_?|major|arch|[cC]apability)"
+_OPERATOR = rb"\s*(?:[=!<>]=|[<>])\s*"
+_FORWARD = re.compile(rb"%b(?:\(\s*\w*\s*\))?(?:%b%b|\s*,\s*%b\s*[,)])" % (_WORD, _OPERATOR, _CONST, _CONST))
+_BACKWARD = re.compile(rb"%b(?:\w+(?:\(\))?(?:\.|->|::))*\w*%b\b" % (_OPERATOR, _WORD))
+_REALLY_BACKWARD = re.compile(rb"%b%b[\w:.>()-]*%b" % (_CONST, _OPERATOR, _WORD))
+_SWITCHES = re.compile(rb"\bswitch\s*\([^()]*(?:sm|Sm|SM|major|arch|apability)")
 _NUMBERS = frozenset({70, 72, 75, 80, 86, 87, 88, 89, 90, 100, 101, 103, 110, 120, 121})
 OPERATORS = {"EQ": "==", "NE": "!=", "GE": ">=", "GT": ">", "LE": "<=", "LT": "<"}
 _MIRROR = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "!=": "!="}
 NOT_SM = re.compile(r"num|count|smem|[sS]mem|shared|layout|row|col", re.IGNORECASE)
 Holds = Callable[[ComputeCapability], bool]
+
+
+def mentioned(content: bytes) -> bool:
+    """Whether a C++ file can hold a comparison of SM numbers."""
+    if _FORWARD.search(content) or _SWITCHES.search(content):
+        return True
+    # From the constant on is the slow way to look, so it is the second.
+    return _BACKWARD.search(content) is not None and _REALLY_BACKWARD.search(content) is not None
 
 
 def edge(text: str, offset: int, step: int) -> tuple[int, bool]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from downstream.guards.audit import Auditor, Scope
+from downstream.guards.kept import Store
 from downstream.guards.ledger import Covered, Ledger, covered
 from downstream.guards.model import Guard
 from downstream.patched import PatchedTree
@@ -17,12 +18,14 @@ from downstream.progress import SILENT, Progress
 _ORIGIN = re.compile(r"\(([^()\s]+):(\d+)")
 
 
-def with_series(tree: PatchedTree, scope: Scope, ledger: Ledger, *, progress: Progress = SILENT) -> Covered:
+def with_series(
+    tree: PatchedTree, scope: Scope, ledger: Ledger, *, progress: Progress = SILENT, store: Store | None = None
+) -> Covered:
     """Audit the patched tree, and say which findings of the release its series took away."""
-    auditor = Auditor(tree.layered, scope, progress=progress)
+    auditor = Auditor(tree.layered, scope, progress=progress, store=store)
     after = auditor.audit()
     changed = tuple(path for path in tree.changed if path not in tree.overlay)
-    before = Auditor(tree.base, replace(scope, paths=changed), progress=progress, like=auditor).audit()
+    before = Auditor(tree.base, replace(scope, paths=changed), progress=progress, like=auditor, store=store).audit()
     left = {guard.fingerprint for guard in after.guards if guard.verdict_class is not None}
     patches = [parse(content, name=name) for name, content in tree.patches.items()]
     patched = [

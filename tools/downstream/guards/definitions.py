@@ -9,7 +9,6 @@ that (only ``-D`` could define it, and then ``defines`` says so).
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 
@@ -17,45 +16,11 @@ from downstream.arches import Target
 from downstream.guards.directives import Source, scan
 from downstream.guards.flow import File, Known
 from downstream.guards.macros import Any, Predefined, Toolkit, predefined
+from downstream.guards.profile import Profile, profile
 from downstream.guards.tokens import Macro
 from downstream.guards.values import Value, either, unknown
 
 SUFFIXES = (".h", ".hpp", ".hh", ".hxx", ".cuh", ".cu", ".cc", ".cpp", ".cxx", ".inl", ".inc")
-
-_CONDITION = re.compile(rb"#[ \t]*(?:if|ifn?def|elif(?:n?def)?)\b((?:[^\n\\]|\\\r?\n|\\.)*)")
-_NAME = re.compile(rb"[A-Za-z_]\w*")
-_PROFILE = re.compile(rb"#[ \t]*(?:include[ \t]*[\"<]([^\">\n]+)[\">]|define[ \t]+(\w+))")
-
-
-class Readings:
-    """What one text says by itself, found out when asked for."""
-
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-
-    @cached_property
-    def source(self) -> Source:
-        return scan(decode(self._content))
-
-    @cached_property
-    def _profile(self) -> list[tuple[bytes, bytes]]:
-        return _PROFILE.findall(self._content)
-
-    @cached_property
-    def includes(self) -> tuple[str, ...]:
-        return tuple(include.decode("utf-8", "replace") for include, _ in self._profile if include)
-
-    @cached_property
-    def defined(self) -> frozenset[str]:
-        return frozenset(name.decode("utf-8", "replace") for _, name in self._profile if name)
-
-    @cached_property
-    def asked(self) -> frozenset[str]:
-        """The names in its conditions."""
-        names: set[bytes] = set()
-        for text in _CONDITION.findall(self._content):
-            names.update(_NAME.findall(text))
-        return frozenset(name.decode("ascii", "replace") for name in names)
 
 
 class Definitions:
@@ -64,19 +29,22 @@ class Definitions:
     def __init__(
         self,
         texts: Mapping[str, bytes],
+        profiles: Mapping[str, Profile] | None = None,
         *,
         toolkit: Toolkit | None = None,
         defines: Mapping[str, str] | None = None,
         like: Definitions | None = None,
     ) -> None:
-        """*like* has read some of the same texts already: what it knows of them is not found out again."""
+        """*profiles* are those of *texts*; *like* has scanned some of the same texts already."""
         self._texts = texts
+        self.profiles: Mapping[str, Profile] = (
+            {path: profile(path, content) for path, content in texts.items()} if profiles is None else profiles
+        )
         self._toolkit = toolkit
         self._defines = dict(defines or {})
-        self.readings: dict[str, Readings] = {}
+        self.sources: dict[str, Source] = {}
         if like is not None:
-            same = (path for path in like.readings if like.texts.get(path) == texts.get(path))
-            self.readings = {path: like.readings[path] for path in same}
+            self.sources = {path: source for path, source in like.sources.items() if self._same(path, like)}
         self._closures: dict[str, frozenset[str]] = {}
         self._files: dict[tuple[str, Target | Any | None], File] = {}
         self._resolved: dict[tuple[str, frozenset[str], Target | Any | None], Known] = {}
@@ -84,13 +52,14 @@ class Definitions:
         self._tables: dict[Target | Any | None, Predefined] = {}
         self._cut = 0  # times that a circle of definitions was cut
 
-    def reading(self, path: str) -> Readings:
-        if path not in self.readings:
-            self.readings[path] = Readings(self._texts[path])
-        return self.readings[path]
+    def _same(self, path: str, other: Definitions) -> bool:
+        return path in self.profiles and self.profiles[path].digest == other.profiles[path].digest
 
     def source(self, path: str) -> Source:
-        return self.reading(path).source
+        """The conditionals of a file."""
+        if path not in self.sources:
+            self.sources[path] = scan(decode(self._texts[path]))
+        return self.sources[path]
 
     def file(self, path: str, target: Target | Any | None) -> File:
         """*path* as *target* sees it (None: the host pass)."""
@@ -103,8 +72,8 @@ class Definitions:
 
     def resolve(self, name: str, path: str, target: Target | Any | None) -> Known:
         """What *name* is when *path* begins: from its includes, else from the whole tree."""
-        own = name in self.reading(path).defined
-        sites = frozenset(site for site in self._sites.get(name, ()) if site != path)
+        own = path in self._sites_of(name)
+        sites = frozenset(site for site in self._sites_of(name) if site != path)
         reachable = sites & self._closure(path) if sites else sites
         sites = reachable if reachable or own else sites
         open_world = Known(None if own else unknown(f"defined({name})", frozenset({name})))
@@ -125,22 +94,21 @@ class Definitions:
             self._resolved[key] = known
         return known
 
-    @property
-    def texts(self) -> Mapping[str, bytes]:
-        return self._texts
+    def _sites_of(self, name: str) -> tuple[str, ...]:
+        return self._sites.get(name, ())
 
     @cached_property
     def _sites(self) -> Mapping[str, tuple[str, ...]]:
         sites: dict[str, list[str]] = {}
-        for path in self._texts:
-            for name in self.reading(path).defined:
+        for path, known in self.profiles.items():
+            for name in known.defined:
                 sites.setdefault(name, []).append(path)
         return {name: tuple(paths) for name, paths in sites.items()}
 
     @cached_property
     def _by_basename(self) -> Mapping[str, tuple[str, ...]]:
         names: dict[str, list[str]] = {}
-        for path in self._texts:
+        for path in self.profiles:
             names.setdefault(posixpath.basename(path), []).append(path)
         return {name: tuple(paths) for name, paths in names.items()}
 
@@ -152,14 +120,14 @@ class Definitions:
                 current = todo.pop()
                 if current not in seen:
                     seen.add(current)
-                    for include in self.reading(current).includes:
+                    for include in self.profiles[current].includes:
                         todo.extend(self._included(include, current))
             self._closures[path] = frozenset(seen)
         return self._closures[path]
 
     def _included(self, include: str, path: str) -> Iterable[str]:
         beside = posixpath.normpath(posixpath.join(posixpath.dirname(path), include))
-        if beside in self._texts:
+        if beside in self.profiles:
             return (beside,)
         tail = "/" + posixpath.normpath(include).lstrip("./")
         return [each for each in self._by_basename.get(posixpath.basename(include), ()) if ("/" + each).endswith(tail)]

@@ -13,11 +13,6 @@ from downstream.guards.model import Guard, Question
 from downstream.guards.names import Module
 
 
-def asks(content: bytes) -> bool:
-    """Whether a Python file can hold a directive that asks for the architecture."""
-    return b"__CUDA_ARCH" in content and b"#" in content
-
-
 def guards(module: Module | None, question: Question, toolkit: Toolkit | None) -> Iterator[Guard]:
     """The preprocessor guards of a Python file's strings, at the lines of the Python file."""
     if module is None:

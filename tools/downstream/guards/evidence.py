@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from downstream.arches import Target
 from downstream.guards import hardware
-from downstream.guards.gates import Gate, Role
+from downstream.guards.gate import Gate, Role
 from downstream.guards.names import called
 from downstream.guards.refusal import talks
 

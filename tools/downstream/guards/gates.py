@@ -5,15 +5,15 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import dataclass, replace
 
 from downstream.guards.abstract import Assigned
 from downstream.guards.cases import written
+from downstream.guards.gate import Gate, Role
 from downstream.guards.listed import architectures, built_for
-from downstream.guards.names import FunctionNode, assigned, called, is_condition
+from downstream.guards.names import LISTS, FunctionNode, assigned, called, is_condition
+from downstream.guards.pertinent import Pertinent
 
-LISTS = frozenset({"supported_major_versions", "supported_compute_capabilities", "supported_archs"})
 _LISTING_CALLS = frozenset({"get_nvcc_flags_list"})
 _DECORATOR = re.compile(
     r"^(?:supported_compute_capability|supported_capabilit\w+|requires?_(?:compute_)?capabilit\w+)$"
@@ -23,46 +23,17 @@ _ARCH_WORDS = re.compile(r"capab|\bmajors?\b|cc_major|\bsm_?\d|\bsm\b|(?:\b|_)ar
 _NEAR = 3  # lines around a dict that may say what its keys are
 
 
-class Role(StrEnum):
-    IF = "if"
-    ASSERT = "assert"
-    VALUE = "value"  # returned, assigned, passed
-    LIST = "list"
-    DECORATOR = "decorator"
-    TABLE = "table"
-    COMMENTED = "commented"
+def gates(tree: ast.Module, text: str, pertinent: Pertinent | None = None) -> Iterator[Gate]:
+    """Every candidate of a file; whether it asks for the architecture is for the interpreter to say.
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gate:
-    """An expression that may admit some architectures only."""
-
-    role: Role
-    node: ast.expr
-    line: int
-    end_line: int
-    text: str
-    function: FunctionNode | None
-    qualified: str | None  # Class.method
-    body: Sequence[ast.stmt] = ()  # what it guards
-    orelse: Sequence[ast.stmt] = ()
-    arms: tuple[ast.expr, ast.expr] | None = None  # of ``a if test else b``
-    following: Sequence[ast.stmt] = ()  # what comes after the statement in its block
-    earlier: tuple[ast.expr, ...] = ()  # tests of the chain that failed before this one is asked
-    under: tuple[ast.expr, ...] = ()  # conditions of the blocks that it stands in
-    name: str = ""  # what a value is assigned to
-    statement: ast.stmt | None = None
-    assigned: dict[str, list[Assigned]] = field(default_factory=dict)  # in scope
-
-
-def gates(tree: ast.Module, text: str) -> Iterator[Gate]:
-    """Every candidate of a file; whether it asks for the architecture is for the interpreter to say."""
-    yield from _Finder(text).body(tree.body, None, (), {})
+    *pertinent* lines are all that need a look.
+    """
+    yield from _Finder(text, pertinent).body(tree.body, None, (), {})
 
 
 class _Finder:
-    def __init__(self, text: str) -> None:
-        self._text = text
+    def __init__(self, text: str, pertinent: Pertinent | None) -> None:
+        self._pertinent = pertinent
         self._lines = text.split("\n")
         self._under: list[ast.expr] = []  # the conditions of the blocks around
 
@@ -85,6 +56,10 @@ class _Finder:
         earlier: tuple[ast.expr, ...],
         following: Sequence[ast.stmt],
     ) -> Iterator[Gate]:
+        if self._pertinent is not None and not self._pertinent.within(
+            _first_line(statement), statement.end_lineno or 0
+        ):
+            return
         match statement:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 inner = (*owners, statement.name)
@@ -281,6 +256,12 @@ class _Context:
             case ast.Assign(targets=[ast.Attribute(attr=name)]) | ast.AnnAssign(target=ast.Attribute(attr=name)):
                 return name
         return ""
+
+
+def _first_line(statement: ast.stmt) -> int:
+    """The line that *statement* begins on, with its decorators."""
+    decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
+    return min([statement.lineno, *(decorator.lineno for decorator in decorators)])
 
 
 def _by_name(body: Sequence[ast.stmt]) -> dict[str, list[Assigned]]:

@@ -6,18 +6,15 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
-from typing import Any
 
 from downstream.guards.audit import Scope, audit
 from downstream.guards.difference import difference
+from downstream.guards.kept import read, rules, written
 from downstream.guards.ledger import Ledger
-from downstream.guards.model import Audit, Class, Effect, Guard, Kind, Question, Verdict
+from downstream.guards.model import Audit, Guard, Question
 from downstream.trees.session import Session
 from downstream.trees.tree import MemoryTree, Tree
 
-_TEXTS = ("path", "wheel_path", "line", "end_line", "condition", "excluded", "whole_kernel", "function", "evidence")
 _GLOB = frozenset("*?[")
 
 
@@ -75,43 +72,12 @@ def rows(columns: Sequence[tuple[Guard, ...] | None], question: Question) -> tup
 
 
 def _kept(content: str, tree: Tree, scope: Scope, session: Session) -> tuple[Guard, ...]:
-    key = hashlib.sha256("\n".join([_rules(), repr(scope), content]).encode("utf-8", "surrogateescape")).hexdigest()
+    key = hashlib.sha256("\n".join([rules(), repr(scope), content]).encode("utf-8", "surrogateescape")).hexdigest()
     name = f"guards/{key}.json"
     kept = session.cache.read(name) if content else None
     if kept is None:
-        found = audit(tree, scope, progress=session.progress).concerns
-        kept = json.dumps([_written(guard) for guard in found], separators=(",", ":")).encode()
+        found = audit(tree, scope, progress=session.progress, store=session.cache).concerns
+        kept = json.dumps([written(guard) for guard in found], separators=(",", ":")).encode()
         if content:
             session.cache.write(name, kept)
-    return tuple(_read(row) for row in json.loads(kept))
-
-
-@cache
-def _rules() -> str:
-    """A digest of the audit's own modules: what another version of them found is not taken over."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.name.encode() + path.read_bytes())
-    return digest.hexdigest()
-
-
-def _written(guard: Guard) -> dict[str, Any]:
-    return {
-        **{name: getattr(guard, name) for name in (*_TEXTS, "ordinal", "unknown", "because")},
-        "kind": guard.kind.value,
-        "class": guard.verdict_class.value if guard.verdict_class else None,
-        "effect": guard.effect.value if guard.effect else None,
-        "arches": {arch: verdict.value for arch, verdict in guard.arches.items()},
-    }
-
-
-def _read(row: dict[str, Any]) -> Guard:
-    return Guard(
-        **{name: row[name] for name in (*_TEXTS, "ordinal")},
-        unknown=tuple(row["unknown"]),
-        because=tuple(row["because"]),
-        kind=Kind(row["kind"]),
-        verdict_class=Class(row["class"]) if row["class"] else None,
-        effect=Effect(row["effect"]) if row["effect"] else None,
-        arches={arch: Verdict(value) for arch, value in row["arches"].items()},
-    )
+    return tuple(read(row) for row in json.loads(kept))

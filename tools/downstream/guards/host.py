@@ -36,9 +36,6 @@ _CHECKS = re.compile(r"CHECK|ASSERT|ENFORCE|REQUIRE|assert|VERIFY")
 _REFUSES = re.compile(
     r"\bthrow\b|THROW|\bERROR\w*\(|CHECK\w*\s*\(\s*false|\breturn\s+(?:false|nullptr|0|-1)\s*;|std::abort|\bexit\("
 )
-_FASTER = re.compile(
-    rb"\b(?:major|arch|[\w]*(?:SM|Sm|sm)(?:_?[vV]ersion|_?[aA]rch)?_?(?:\(\))?|\w*capability)\s*(?:[=!<>]=|[<>,)])"
-)
 # Code for cubins that NVIDIA ships for SM10x only.
 _CUBINS = re.compile(
     r"trtllm_fused_moe|trtllm/fmha|trtllm_fmha_kernel|trtllmGen|trtllm_(?:batched_)?gemm|trtllm_low_latency"
@@ -54,11 +51,6 @@ class _Condition:
     end: int
     word: str  # if, while, a macro's name, return, … : what asks
     switch: tuple[frozenset[int], bool] | None = None  # the cases, and whether a default serves
-
-
-def asks(content: bytes) -> bool:
-    """Whether a file can hold a comparison of SM numbers."""
-    return _FASTER.search(content) is not None
 
 
 def guards(path: str, content: bytes, question: Question) -> Iterator[Guard]:

@@ -9,25 +9,20 @@ from downstream.guards.definitions import Definitions
 from downstream.guards.directives import Chain, Directive
 from downstream.guards.macros import ARCHITECTURE
 
-_SEEDS = (b"__CUDA_ARCH", b"__CUDA_HAS_ARCH")
-
 
 def asking_files(definitions: Definitions, paths: Iterable[str]) -> list[str]:
     """Those of *paths* whose conditions can depend on the architecture, through macros of the tree, too."""
-    conditions = {path: definitions.reading(path).asked for path in definitions.texts}
-    carriers = _carriers(definitions, conditions)
-    return [path for path in paths if conditions[path] & carriers or _seeded(definitions.texts[path])]
+    carriers = _carriers(definitions)
+    known = definitions.profiles
+    return [path for path in paths if known[path].seeded or not carriers.isdisjoint(known[path].asked)]
 
 
-def _seeded(content: bytes) -> bool:
-    return any(seed in content for seed in _SEEDS)
-
-
-def _carriers(definitions: Definitions, conditions: dict[str, frozenset[str]]) -> set[str]:
+def _carriers(definitions: Definitions) -> set[str]:
     """Macros whose definition depends on the architecture, by way of each other."""
     carriers: set[str] = set()
+    defining = {path: known for path, known in definitions.profiles.items() if known.defined}
     while True:
-        asking = [path for path, names in conditions.items() if names & carriers or _seeded(definitions.texts[path])]
+        asking = [path for path, known in defining.items() if known.seeded or not carriers.isdisjoint(known.asked)]
         found = {name for path in asking for name in _carried(definitions.source(path).items, carriers, under=False)}
         if found <= carriers:
             return carriers

@@ -26,15 +26,21 @@ from downstream.guards.abstract import (
     names_architecture,
     subscript,
 )
-from downstream.guards.names import MAJOR, NAMED, NUMBER, PREDICATE, QUERY, Module, by_name, called, is_decision
+from downstream.guards.names import (
+    ARCHITECTURE,
+    MAJOR,
+    NAMED,
+    NUMBER,
+    PREDICATE,
+    QUERY,
+    Module,
+    by_name,
+    called,
+    is_decision,
+)
 
 ASSIGNMENTS = 32  # to one name
 
-_ARCH_NAME = re.compile(
-    r"^_?(?:sm|sm_version|sm_arch|cuda_arch|gpu_arch|device_arch|compute_capability|device_capability|capability"
-    r"|cuda_capability|cc|sm_ver|capability_tuple)$",
-    re.IGNORECASE,
-)
 _NOT_A_DEVICE = re.compile(r"version|python|cuda_ver|driver|toolkit|nvcc|release|triton", re.IGNORECASE)
 
 
@@ -135,13 +141,13 @@ class Interpreter:
                 plain = isinstance(found, Const) and not isinstance(found.value, bool | str | None)
                 if plain or (asked and found != FREE):
                     return found
-                if asked and not (MAJOR.match(name) or _ARCH_NAME.match(name)):
+                if asked and not (MAJOR.match(name) or ARCHITECTURE.match(name)):
                     return FREE
         if MAJOR.match(name) and not _NOT_A_DEVICE.search(name):
             return self._met(Const(self.capability.major))
         if name == "minor":
             return Const(self.capability.minor)
-        if _ARCH_NAME.match(name):
+        if ARCHITECTURE.match(name):
             return self._met(Arch(self.capability))
         if NAMED.match(name):
             return self._met(by_name(name, self.capability))
@@ -193,7 +199,7 @@ class Interpreter:
             if _NOT_A_DEVICE.search(ast.unparse(node.value)):
                 return FREE
             return self._met(Const(self.capability.major if name == "major" else self.capability.minor))
-        if _ARCH_NAME.match(name) and name.lower() != "cc":
+        if ARCHITECTURE.match(name) and name.lower() != "cc":
             return self._met(Arch(self.capability))
         return self._met(by_name(name, self.capability)) if NAMED.match(name) else FREE
 

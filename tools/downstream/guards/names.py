@@ -16,13 +16,26 @@ QUERY = re.compile(r"^(?:get_)?(?:device_|cuda_|gpu_|compute_|torch_)*(?:compute
 NUMBER = re.compile(
     r"^(?:get_)?(?:device_|cuda_|gpu_|current_)*(?:sm|sm_version|sm_arch|cuda_arch|gpu_arch|device_arch)$"
 )
+ARCHITECTURE = re.compile(
+    r"^_?(?:sm|sm_version|sm_arch|cuda_arch|gpu_arch|device_arch|compute_capability|device_capability|capability"
+    r"|cuda_capability|cc|sm_ver|capability_tuple)$",
+    re.IGNORECASE,
+)
 MAJOR = re.compile(r"^_?(?:(?:cc|sm|dev|device|cuda|gpu|arch|compute|capability)_)?major$")
 NAMED = re.compile(r"^_?(?:has|is|use|enable|with|supports?)_sm_?(\d{2,3})([af]?)x?(?:_\w+)?$", re.IGNORECASE)
 PREDICATE = re.compile(
     r"^_?(?:is|has|supports?|use|can|should)_\w*?(?:sm_?\d{2,3}|blackwell|hopper|ampere)\w*$", re.IGNORECASE
 )
 
+_MATCH = re.compile(rb"^[ \t]*match\b[^=\n]*:", re.MULTILINE)
 STRICT = re.compile(r"^_?(?:is|has|supports?)_(?:sm_?\d{2,3}|blackwell|hopper|ampere)\w*$", re.IGNORECASE)
+
+LISTS = frozenset({"supported_major_versions", "supported_compute_capabilities", "supported_archs"})
+# What is given a list of architectures: arguments, calls, decorators.
+LISTING = re.compile(
+    r"^(?:supported_major_versions|supported_compute_capabilities|supported_archs|get_nvcc_flags_list"
+    r"|supported_compute_capability|supported_capabilit\w+|requires?_(?:compute_)?capabilit\w+)$"
+)
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -53,7 +66,7 @@ def parse(path: str, content: bytes) -> Module | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # upstream's invalid escapes are not ours to report
             tree = ast.parse(content, path)
-            if b"match " in content:
+            if _MATCH.search(content):
                 tree = CasesAsChains().visit(tree)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
@@ -90,6 +103,30 @@ def _targets(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, Assigned]
             for index, each in enumerate(target.elts):
                 if isinstance(each, ast.Name):
                     yield each.id, Assigned(value, index)
+
+
+def statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Every statement of *body* and within its statements, those of functions and classes, too."""
+    for statement in body:
+        yield statement
+        for name in ("body", "orelse", "finalbody"):
+            yield from statements(getattr(statement, name, ()))
+        for handler in getattr(statement, "handlers", ()):
+            yield from statements(handler.body)
+        for case in getattr(statement, "cases", ()):
+            yield from statements(case.body)
+
+
+def lines_with(pattern: re.Pattern[str], text: str) -> list[int]:
+    """The lines (1-based) that *pattern* is found on, in order."""
+    lines: list[int] = []
+    number, at = 1, 0
+    for found in pattern.finditer(text):
+        number += text.count("\n", at, found.start())
+        at = found.start()
+        if not lines or lines[-1] != number:
+            lines.append(number)
+    return lines
 
 
 def ends(body: Sequence[ast.stmt]) -> bool:

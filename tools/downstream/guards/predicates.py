@@ -4,91 +4,107 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from downstream.arches import ComputeCapability
 from downstream.guards.abstract import FREE, RANGE, Abstract, Call, Scope, joined
-from downstream.guards.facts import attributes
 from downstream.guards.gates import gates
+from downstream.guards.index import Entry, Form, located
 from downstream.guards.interpreter import Interpreter
 from downstream.guards.names import STRICT, FunctionNode, Module, by_name, parse
+from downstream.guards.pertinent import Pertinent
+from downstream.guards.profile import Profile, profile
 from downstream.guards.returned import returned
 
 DEPTH = 8  # calls into calls
 SEVERAL = 6  # definitions of one name; forward() has hundreds, which call one another
 
-_ASKS = re.compile(
-    rb"(?i)capabilit|(?<![-\w])(?:(?:cc|sm|dev|device|cuda|gpu|arch)_)?major\b(?!-)|_majors\b|supported_major"
-    rb"|\bis_\w*(?:sm_?\d|blackwell|hopper|ampere)|has_sm\d|\bsm_version|_archs?\b|flashinfer_cutlass"
-    rb"|\barchs\b|arch_list|gencode"
-    rb"|\bsm\s*(?:[=!<>]=|[<>]|(?:not\s+)?in\b)"
-)
 _TESTS = re.compile(r"(?:^|/)(?:tests?|testing)/|(?:^|/)(?:test_[^/]*|conftest)\.py$")
-_MENTION = re.compile(
-    r"capability\b|\b(?:\w*_)?majors?\b|\b_?(?:is|has|supports?|use|can|should)_\w*?(?:sm_?\d{2,3}|blackwell|hopper|ampere)"
-    r"|\b(?:get_)?(?:device_|cuda_|gpu_|current_)*(?:sm|sm_version|sm_arch|cuda_arch|gpu_arch|device_arch)\b",
-    re.IGNORECASE,
-)
+HELD = 64  # parsed files
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A function of the tree, or an expression assigned to a name."""
+    """A function of the tree, an expression assigned to a name, or what answers an attribute."""
 
     path: str
-    node: FunctionNode | ast.expr
-    method: bool = False
+    entry: Entry
+
+    @property
+    def method(self) -> bool:
+        return self.entry.form == Form.METHOD
 
 
 class Predicates:
-    """The Python files of a tree."""
+    """The Python files of a tree: what they define is known, they are parsed when they are asked for."""
 
-    def __init__(self, texts: Mapping[str, bytes], *, like: Predicates | None = None) -> None:
-        """*like* has read some of the same texts already: they are not parsed again."""
+    def __init__(self, texts: Mapping[str, bytes], profiles: Mapping[str, Profile] | None = None) -> None:
         self.texts = texts
-        self.modules: dict[str, Module | None] = {}
-        if like is not None:
-            same = (path for path in like.modules if like.texts.get(path) == texts.get(path))
-            self.modules = {path: like.modules[path] for path in same}
+        self.profiles: Mapping[str, Profile] = (
+            {path: profile(path, content) for path, content in texts.items()} if profiles is None else profiles
+        )
+        self._modules: dict[str, Module | None] = {}
+        self._pertinent: dict[str, Pertinent] = {}
+        self._nodes: dict[Definition, FunctionNode | ast.expr] = {}
         self._answers: dict[tuple[str, bool, ComputeCapability], Abstract] = {}
         self._telling: dict[tuple[Definition, ...], bool] = {}
         self._followed: set[str] = set()
         self._judged: dict[str, bool] = {}
 
-    @cached_property
-    def asking(self) -> frozenset[str]:
-        """The files that can hold a gate at all."""
-        return frozenset(path for path, content in self.texts.items() if _ASKS.search(content))
-
     def module(self, path: str) -> Module | None:
-        """The parsed file, or None where this Python cannot read it."""
-        if path not in self.modules:
-            self.modules[path] = parse(path, self.texts[path])
-        return self.modules[path]
+        """The parsed file, or None where this Python cannot read it; the last few are held."""
+        if path in self._modules:
+            module = self._modules.pop(path)
+        else:
+            module = parse(path, self.texts[path])
+            if len(self._modules) >= HELD:
+                oldest = next(iter(self._modules))
+                del self._modules[oldest]
+                self._pertinent.pop(oldest, None)
+        self._modules[path] = module
+        return module
+
+    def pertinent(self, path: str) -> Pertinent:
+        """The lines of a readable file that can have to do with the architecture."""
+        if path not in self._pertinent:
+            module = self.module(path)
+            assert module is not None
+            self._pertinent[path] = Pertinent(module, self._names)
+        return self._pertinent[path]
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        """What asks for the architecture when it is called or read; of a common name nobody knows which is meant."""
+        few = (name for name, known in self.definitions.items() if len(known) <= SEVERAL)
+        return frozenset(few) | self.attributes.keys()
+
+    def node(self, one: Definition) -> FunctionNode | ast.expr:
+        """The code of a definition."""
+        if one not in self._nodes:
+            module = self.module(one.path)
+            assert module is not None  # it has entries
+            self._nodes[one] = located(module, one.entry)
+        return self._nodes[one]
 
     @cached_property
     def definitions(self) -> Mapping[str, tuple[Definition, ...]]:
         """Functions and assigned predicates that ask for the architecture, by name."""
-        found: dict[str, list[Definition]] = {}
-        for path in self.texts:
-            if path in self.asking and (module := self.module(path)) is not None:
-                for name, definition in _definitions(module):
-                    found.setdefault(name, []).append(definition)
-        return {name: _no_doubles(definitions) for name, definitions in found.items()}
+        return self._defining(Form.FUNCTION, Form.METHOD, Form.VALUE)
 
     @cached_property
     def attributes(self) -> Mapping[str, tuple[Definition, ...]]:
         """Properties, and names that a table answers, as far as they ask for the architecture."""
+        return self._defining(Form.PROPERTY, Form.TABLE)
+
+    def _defining(self, *forms: Form) -> Mapping[str, tuple[Definition, ...]]:
         found: dict[str, list[Definition]] = {}
-        for path in self.asking:
-            if (module := self.module(path)) is not None:
-                lines = module.text.split("\n")
-                for name, node in attributes(module):
-                    if _mentions(lines, node):
-                        found.setdefault(name, []).append(Definition(path, node))
-        return {name: tuple(sorted(known, key=lambda one: one.path)) for name, known in found.items()}
+        for path, known in self.profiles.items():
+            for entry in known.entries:
+                if entry.form in forms:
+                    found.setdefault(entry.name, []).append(Definition(path, entry))
+        return {name: _no_doubles(definitions) for name, definitions in found.items()}
 
     def attribute(self, name: str, capability: ComputeCapability, depth: int) -> Abstract:
         """What reading the attribute *name* answers."""
@@ -133,10 +149,11 @@ class Predicates:
         return self._judged[name]
 
     def _decides(self, one: Definition) -> bool:
+        node = self.node(one)
         module = self.module(one.path)
-        if isinstance(one.node, ast.expr) or module is None:
+        if isinstance(node, ast.expr) or module is None:
             return False
-        for gate in gates(ast.Module([one.node], []), module.text):
+        for gate in gates(ast.Module([node], []), module.text, self.pertinent(one.path)):
             interpreter = Interpreter(self, one.path, RANGE[0])
             interpreter.evaluate(gate.node, Scope(assigned=gate.assigned))
             if interpreter.asked:
@@ -144,7 +161,9 @@ class Predicates:
         return False
 
     def _defined(self, known: Iterable[Definition], capability: ComputeCapability, call: Call, depth: int) -> Abstract:
-        return joined(returned(Interpreter(self, one.path, capability, depth + 1), one.node, call) for one in known)
+        return joined(
+            returned(Interpreter(self, one.path, capability, depth + 1), self.node(one), call) for one in known
+        )
 
     def _tells_apart(self, known: tuple[Definition, ...], depth: int) -> bool:
         if known not in self._telling:
@@ -152,28 +171,6 @@ class Predicates:
             answers = {self._defined(known, capability, Call(), depth) for capability in RANGE}
             self._telling[known] = len(answers) > 1
         return self._telling[known]
-
-
-def _definitions(module: Module) -> Iterator[tuple[str, Definition]]:
-    lines = module.text.split("\n")
-    todo: list[ast.AST] = [module.tree]
-    while todo:
-        parent = todo.pop()
-        for child in ast.iter_child_nodes(parent):
-            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
-                if _mentions(lines, child):
-                    yield child.name, Definition(module.path, child, isinstance(parent, ast.ClassDef))
-                todo.append(child)
-            elif isinstance(child, ast.ClassDef | ast.If | ast.Try | ast.With):
-                todo.append(child)
-    for name, values in module.names.items():
-        for value in values:
-            if isinstance(value.value, ast.Call) and value.index is None and _mentions(lines, value.value):
-                yield name, Definition(module.path, value.value)
-
-
-def _mentions(lines: list[str], node: FunctionNode | ast.expr) -> bool:
-    return _MENTION.search("\n".join(lines[node.lineno - 1 : node.end_lineno])) is not None
 
 
 def _no_doubles(definitions: list[Definition]) -> tuple[Definition, ...]:

@@ -11,7 +11,8 @@ from downstream.guards import hardware
 from downstream.guards.abstract import RANGE, Abstract, Arch, Const, Scope, compare
 from downstream.guards.assessment import Assessment, assess, suspicion
 from downstream.guards.evidence import code_of, evidence, module_name
-from downstream.guards.gates import Gate, Role, gates
+from downstream.guards.gate import Gate, Role
+from downstream.guards.gates import gates
 from downstream.guards.interpreter import Interpreter
 from downstream.guards.model import Class, Effect, Guard, Kind, Question, Verdict
 from downstream.guards.names import NAMED, PREDICATE
@@ -27,7 +28,7 @@ def guards(path: str, question: Question, predicates: Predicates) -> tuple[list[
         return [], [f"{path}:1: this Python cannot read it"]
     lines = module.text.split("\n")
     found: list[Guard] = []
-    for gate in gates(module.tree, module.text):
+    for gate in gates(module.tree, module.text, predicates.pertinent(path)):
         guard = _Judge(path, lines, gate, question, predicates).guard()
         if guard is not None:
             found.append(guard)
