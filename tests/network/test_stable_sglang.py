@@ -119,6 +119,31 @@ def test_the_fusion_is_opt_in_and_prepared_on_sm12x_and_as_it_was_elsewhere(
         assert row(trees.before) == (capability[0] in {9, 10} and flag and not dp_attention and 0 < batch <= 2048)
 
 
+def prepares(tree: Tree, *, capability: tuple[int, int], flag: bool, dp_attention: bool, draft: bool) -> bool:
+    """Whether a model runner tries the GPUs out before it loads the model."""
+    tests = [
+        node.test
+        for node in ast.walk(parsed(tree, "model_executor/model_runner.py"))
+        if isinstance(node, ast.If) and "prepare_flashinfer_allreduce_fusion" in ast.unparse(node.body[-1])
+    ]
+    arguments = SimpleNamespace(enable_flashinfer_allreduce_fusion=flag, enable_dp_attention=dp_attention)
+    names = {
+        **predicates(tree, capability),
+        "server_args": arguments,
+        "self": SimpleNamespace(is_draft_worker=draft),
+    }
+    return any(eval(ast.unparse(test), names) for test in tests)
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES)
+def test_gpus_are_tried_out_on_sm12x_only_and_when_asked(trees: Trees, capability: tuple[int, int]) -> None:
+    for flag, dp_attention, draft in itertools.product((False, True), repeat=3):
+        row = {"flag": flag, "dp_attention": dp_attention, "draft": draft}
+        wanted = capability[0] == 12 and flag and not dp_attention and not draft
+        assert prepares(trees.after, capability=capability, **row) == wanted, row
+        assert not prepares(trees.before, capability=capability, **row)
+
+
 def autotunes(tree: Tree, capability: tuple[int, int], backend: str, *, disabled: bool = False) -> bool:
     no = SimpleNamespace(is_eagle=bool, is_standalone=bool, is_ngram=bool)
     arguments = SimpleNamespace(disable_flashinfer_autotune=disabled, moe_runner_backend=backend)
