@@ -14,10 +14,7 @@ from downstream.cli import FINDINGS, OK, add_common_options, parser
 from downstream.commands import kernels_build
 from downstream.commands.kernels_build import add_cuda_home, toolchain_of
 from downstream.errors import UsageError, WriteError
-from downstream.pins import load
-from downstream.report import json as report_json
 from downstream.report.terminal import progress
-from downstream.report.wording import counted
 
 if TYPE_CHECKING:
     from downstream.kernels.fast import FastProof
@@ -94,6 +91,7 @@ def _toolchain(options: argparse.Namespace) -> int:
 def _prove(options: argparse.Namespace) -> int:
     from downstream.kernels.sources import Sources, touched
     from downstream.patched import build
+    from downstream.pins import load
     from downstream.trees.cache import default_folder
     from downstream.trees.session import Session
 
@@ -151,6 +149,8 @@ def _fast(options: argparse.Namespace, tree: PatchedTree, reach: Touched, before
 
 
 def _tell_fast(options: argparse.Namespace, tree: PatchedTree, reach: Touched, proof: FastProof) -> int:
+    from downstream.report.wording import counted
+
     if options.json:
         _document("kernels prove", ok=proof.holds, form="text", release=tree.base.name, **asdict(proof))
         return OK if proof.holds else FINDINGS
@@ -266,5 +266,7 @@ def _tell_rest(unknown: Sequence[str], unproved: Sequence[str]) -> None:
 
 
 def _document(command: str, *, ok: bool, **rest: Any) -> None:
+    from downstream.report import json as report_json
+
     head = {"schema": report_json.SCHEMA, "command": command, "ok": ok}
     sys.stdout.write(report_json.dumps(head | rest))

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 from downstream.arches import parse_targets
 from downstream.cli import OK, add_common_options
 from downstream.errors import UsageError
-from downstream.pins import load
-from downstream.report import json as report_json
 from downstream.report.terminal import progress
 
 if TYPE_CHECKING:
@@ -75,6 +73,7 @@ def _build(options: argparse.Namespace) -> int:
     from downstream.kernels.compile import workers_for
     from downstream.kernels.environment import TORCH, installed_wheel, interpreter
     from downstream.kernels.modules import DEFAULT, build, parse_shard
+    from downstream.pins import load
     from downstream.trees.cache import default_folder
 
     shard = parse_shard(options.shard)
@@ -127,6 +126,7 @@ def _build(options: argparse.Namespace) -> int:
 
 def _patched_wheel(options: argparse.Namespace, line: str, folder: Path) -> Path:
     from downstream.patched import build as patched_tree
+    from downstream.pins import load
     from downstream.trees.cache import default_folder
     from downstream.trees.open import wheel_files
     from downstream.trees.session import Session
@@ -160,6 +160,8 @@ def _merge(options: argparse.Namespace) -> int:
 def _tell(options: argparse.Namespace, part: Part, built: Built | None, packed: JitCache | None, place: Path) -> int:
     if options.json:
         import json
+
+        from downstream.report import json as report_json
 
         document = {"schema": report_json.SCHEMA, "command": f"kernels {options.command}", "ok": True}
         facts = json.loads(replace(part).manifest())
