@@ -282,22 +282,33 @@ HEAVY = {
 WORKING = {"queue", "patched", "guards", "kernels", "wheels", "index"}
 
 
-@pytest.mark.parametrize("door", DOORS, ids=lambda door: door.name)
-def test_help_loads_no_heavy_module(door: Path) -> None:
+def loaded(door: Path, *words: str) -> tuple[str, list[str]]:
+    """Run a door in a process of its own; return what it printed, and the modules that it then has."""
     body = (
-        f"import runpy, sys\nsys.path.insert(0, {str(TOOLS)!r})\nsys.argv = [{door.name!r}, '--help']\n"
+        f"import runpy, sys\nsys.path.insert(0, {str(TOOLS)!r})\nsys.argv = {[door.name, *words]!r}\n"
         f"try:\n    runpy.run_path({str(door)!r}, run_name='__main__')\nexcept SystemExit as exc:\n"
         "    print('\\0', exc.code, *sys.modules)\n"
     )
     ended = subprocess.run([sys.executable, "-c", body], capture_output=True, check=True, text=True)
     shown, _, rest = ended.stdout.partition("\0")
-    code, *loaded = rest.split()
+    code, *modules = rest.split()
     assert (code, ended.stderr) == ("0", "")
+    return shown, modules
+
+
+@pytest.mark.parametrize("door", DOORS, ids=lambda door: door.name)
+def test_help_loads_no_heavy_module(door: Path) -> None:
+    shown, modules = loaded(door, "--help")
     assert f"tools/{door.name}" in shown
-    assert not set(loaded) & HEAVY
-    rooms = {room_of(name.removeprefix("downstream.")) for name in loaded if name.startswith("downstream.")}
+    assert not set(modules) & HEAVY
+    rooms = {room_of(name.removeprefix("downstream.")) for name in modules if name.startswith("downstream.")}
     assert not rooms & WORKING
 
+
+def test_a_check_of_a_foreign_series_loads_no_more_than_placing_it_takes(tmp_path: Path) -> None:
+    (tmp_path / "series").write_bytes(b"")
+    _, modules = loaded(TOOLS / "pq.py", "check", "--series", str(tmp_path), "--tree", str(tmp_path), "--quiet")
+    assert not set(modules) & (HEAVY | {"packaging", "platformdirs"})
 
 
 def test_every_import_of_the_core_is_a_dependency_and_every_dependency_is_imported() -> None:

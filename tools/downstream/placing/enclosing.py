@@ -7,6 +7,7 @@ changed. Where a file defeats it, the answer is None, never a guess.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,8 +42,6 @@ def functions(path: str, lines: tuple[bytes, ...]) -> tuple[Span, ...]:
 
 
 def _python(lines: tuple[bytes, ...]) -> tuple[Span, ...]:
-    import ast
-
     try:
         module = ast.parse(b"".join(lines))
     except (SyntaxError, ValueError):
