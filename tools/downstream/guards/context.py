@@ -170,7 +170,7 @@ def covers_body(lines: Sequence[str], function: Function, first: int, last: int)
 
     *lines* are the file's, free of comments.
     """
-    outside = []
+    directive = False  # whether the line before is one that goes on
     for number in range(function.body_line, function.last_line + 1):
         if first <= number <= last:
             continue
@@ -179,5 +179,9 @@ def covers_body(lines: Sequence[str], function: Function, first: int, last: int)
             line = line[: function.last_column]
         if number == function.body_line:
             line = line[function.body_column :]
-        outside.append(line)
-    return not _DIRECTIVE.sub("", "\n".join(outside)).strip()
+        line = line.strip()
+        directive = directive or line.startswith("#")
+        if line and not directive:
+            return False
+        directive = directive and line.endswith("\\")
+    return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,7 +11,7 @@ from downstream.arches import Target
 from downstream.guards.directives import Branch, Chain, Directive, Source
 from downstream.guards.expressions import evaluate
 from downstream.guards.macros import ARCHITECTURE, Any, Predefined, parse_define
-from downstream.guards.tokens import Macro
+from downstream.guards.tokens import Lookup, Macro
 from downstream.guards.values import FALSE, TRUE, Value, both, either, negate, unknown
 
 
@@ -32,6 +33,7 @@ class State:
     why: tuple[str, ...] = ()
 
 
+_NAME = re.compile(r"[A-Za-z_]\w*")
 _COMPILED = State(TRUE)
 
 
@@ -53,6 +55,7 @@ class File:
         self._path = path
         self.table = table
         self._states: dict[int, State] = {}
+        self._answered: dict[str, tuple[Value, tuple[Known, ...]]] = {}
         self._events: dict[str, list[tuple[Directive, Branch | None]]] = {}
         self._collect(definitions.source(path).items, None)
 
@@ -88,13 +91,24 @@ class File:
                 used.append(known)
                 return known.meaning
 
-            own = TRUE if branch.own is None else evaluate(branch.own, lookup)
+            own = TRUE if branch.own is None else self._own(branch.own, lookup, used)
             architecture = architecture or any(known.architecture for known in used)
             for known in used:
                 why.update(dict.fromkeys(known.why))
             value = both(outer.value, both(negate(taken), own))
             self._states[id(branch)] = State(value, architecture, tuple(why))
             taken = either(taken, own)
+
+    def _own(self, condition: str, lookup: Lookup, used: list[Known]) -> Value:
+        """What *condition* comes to; generated files ask the same thousands of times."""
+        if condition in self._answered:
+            value, known = self._answered[condition]
+            used += known
+            return value
+        value = evaluate(condition, lookup)
+        if self._events.keys().isdisjoint(_NAME.findall(condition)):  # no line of the file changes it
+            self._answered[condition] = value, tuple(used)
+        return value
 
     def at_end(self, name: str) -> Known:
         return self.at(name, self._definitions.source(self._path).lines + 1)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from downstream.arches import ComputeCapability
 from downstream.guards.abstract import FREE, RANGE, Abstract, Call, Scope, joined
@@ -52,6 +53,7 @@ class Predicates:
         self._telling: dict[tuple[Definition, ...], bool] = {}
         self._followed: set[str] = set()
         self._judged: dict[str, bool] = {}
+        self._calls: dict[Any, Abstract] = {}
 
     def module(self, path: str) -> Module | None:
         """The parsed file, or None where this Python cannot read it; the last few are held."""
@@ -127,9 +129,7 @@ class Predicates:
         if call.positional or call.keywords:
             if name in self._followed:  # a circle: forward() calls forward()
                 return by_name(name, capability)
-            self._followed.add(name)
-            result = self._defined(alike, capability, call, depth)
-            self._followed.discard(name)
+            result = self._answered(name, alike, capability, call, depth)
         else:
             key = (name, call.method, capability)
             if key not in self._answers:
@@ -139,6 +139,24 @@ class Predicates:
         if result == FREE and STRICT.match(name) and not self._tells_apart(alike, depth):
             # The definition asks somebody else (another library, a driver): its name is what is left.
             return by_name(name, capability)
+        return result
+
+    def _answered(
+        self, name: str, alike: tuple[Definition, ...], capability: ComputeCapability, call: Call, depth: int
+    ) -> Abstract:
+        """What calling *name* with arguments answers; the same question from the same place is asked often."""
+        given = call.positional, tuple(sorted(call.keywords.items(), key=lambda each: each[0]))
+        key: Any = (name, call.method, capability, depth, frozenset(self._followed), given)
+        try:
+            if key in self._calls:
+                return self._calls[key]
+        except TypeError:  # an argument that cannot be a key
+            key = None
+        self._followed.add(name)
+        result = self._defined(alike, capability, call, depth)
+        self._followed.discard(name)
+        if key is not None:
+            self._calls[key] = result
         return result
 
     def judged(self, name: str) -> bool:
