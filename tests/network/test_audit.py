@@ -150,6 +150,17 @@ def test_line_stable_is_reviewed_and_its_series_takes_the_guards_away(capsys: py
     assert patched["python/sglang/srt/layers/communicator.py"] == "fuse-allreduce-on-sm12x-when-asked.patch"
 
 
+@pytest.mark.parametrize("upstream", ["sglang", pytest.param("flashinfer", marks=pytest.mark.slow)])
+def test_line_next_is_reviewed(upstream: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code = door("audit", ["--line", "next", "--upstream", upstream, "--json", "-q"])
+    report = json.loads(capsys.readouterr().out)
+    open_to_question = [
+        guard for guard in report["guards"] if guard["class"] in {"suspect", "unknown", "over-inclusive"}
+    ]
+    unreviewed = [f"{guard['path']}:{guard['line']}" for guard in open_to_question if not guard["covered_by"]]
+    assert (code, report["ok"], unreviewed) == (0, True, [])
+
+
 def test_the_bump_to_0_7_2_reads_like_release_notes(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--diff", "0.6.3", "0.6.4", "--upstream", "flashinfer", "--paths", "include/*", "-q"]
     assert door("audit", words) in (0, 1)
