@@ -22,8 +22,9 @@ _CONST = rb"(?:[\w:]*(?:kSM_?|S[mM]_?|sm_?)\d{2,3}[af]?|(?:[5-9]|1[0-5]|[789]\d|
 _WORD = rb"(?:(?:sm|Sm|SM)(?:_?[vV]ersion|_?[aA]rch)?_?|major|arch|[cC]apability)"
 _OPERATOR = rb"\s*(?:[=!<>]=|[<>])\s*"
 _FORWARD = re.compile(rb"%b(?:\(\s*\w*\s*\))?(?:%b%b|\s*,\s*%b\s*[,)])" % (_WORD, _OPERATOR, _CONST, _CONST))
-_BACKWARD = re.compile(rb"%b(?:\w+(?:\(\))?(?:\.|->|::))*\w*%b\b" % (_OPERATOR, _WORD))
-_REALLY_BACKWARD = re.compile(rb"%b%b[\w:.>()-]*%b" % (_CONST, _OPERATOR, _WORD))
+_END = rb"(?:(?<=[0-9af][=!<>])|(?<=[0-9af] [=!<>])|(?<=[0-9af][=!<>]=)|(?<=[0-9af] [=!<>]=))"
+_BACKWARD = re.compile(rb"[=!<>]=?%b\s*+([\w.:>-]++)" % _END)  # a constant before, and what it is compared with
+_ENDS = re.compile(rb"%b\Z" % _WORD)
 _SWITCHES = re.compile(rb"\bswitch\s*\([^()]*(?:sm|Sm|SM|major|arch|apability)")
 _NUMBERS = frozenset({70, 72, 75, 80, 86, 87, 88, 89, 90, 100, 101, 103, 110, 120, 121})
 OPERATORS = {"EQ": "==", "NE": "!=", "GE": ">=", "GT": ">", "LE": "<=", "LT": "<"}
@@ -36,8 +37,7 @@ def mentioned(content: bytes) -> bool:
     """Whether a C++ file can hold a comparison of SM numbers."""
     if _FORWARD.search(content) or _SWITCHES.search(content):
         return True
-    # From the constant on is the slow way to look, so it is the second.
-    return _BACKWARD.search(content) is not None and _REALLY_BACKWARD.search(content) is not None
+    return any(_ENDS.search(found[1]) for found in _BACKWARD.finditer(content))
 
 
 def edge(text: str, offset: int, step: int) -> tuple[int, bool]:

@@ -11,6 +11,7 @@ from downstream.guards import comparisons
 from downstream.guards.index import Entry, index
 from downstream.guards.names import parse
 
+THIRD_PARTY = re.compile(r"(?:^|/)(?:3rdparty|third_party|flashinfer/data/(?:cutlass|spdlog|cccl))/")
 SEEDS = (b"__CUDA_ARCH", b"__CUDA_HAS_ARCH")
 
 _CONDITION = re.compile(rb"#[ \t]*(?:if|ifn?def|elif(?:n?def)?)\b((?:[^\n\\]|\\\r?\n|\\.)*)")
@@ -36,7 +37,7 @@ class Profile:
     digest: str
     size: int = 0  # bytes
     seeded: bool = False  # names a macro of the architecture
-    compares: bool = False  # C++ that may compare SM numbers
+    compares: bool = False  # C++ that may compare SM numbers; nobody looked at what others bundle
     gates: bool = False  # Python that may ask for the architecture
     includes: tuple[str, ...] = ()
     defined: tuple[str, ...] = ()  # macros
@@ -60,10 +61,10 @@ def digest(content: bytes) -> str:
 
 def profile(path: str, content: bytes) -> Profile:
     """Read one file; what it is told apart by is its name's ending."""
-    return _script(path, content) if path.endswith(".py") else _source(content)
+    return _script(path, content) if path.endswith(".py") else _source(path, content)
 
 
-def _source(content: bytes) -> Profile:
+def _source(path: str, content: bytes) -> Profile:
     asked: set[bytes] = set()
     for text in _CONDITION.findall(content):
         asked.update(_NAME.findall(text))
@@ -72,7 +73,7 @@ def _source(content: bytes) -> Profile:
         digest(content),
         len(content),
         seeded=any(seed in content for seed in SEEDS),
-        compares=comparisons.mentioned(content),
+        compares=THIRD_PARTY.search(path) is not None or comparisons.mentioned(content),
         includes=tuple(include.decode("utf-8", "replace") for include, _ in found if include),
         defined=tuple(sorted({name.decode("utf-8", "replace") for _, name in found if name})),
         asked=tuple(sorted(name.decode("ascii", "replace") for name in asked)),

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import fnmatch
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from downstream.guards.macros import Toolkit
 from downstream.guards.model import Question
+from downstream.guards.profile import THIRD_PARTY
 from downstream.trees.layout import IDENTITY, Layout
-
-_THIRD_PARTY = re.compile(r"(?:^|/)(?:3rdparty|third_party|flashinfer/data/(?:cutlass|spdlog|cccl))/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +30,7 @@ class Scope:
 
     def judged(self, path: str) -> bool:
         """Whether the code at *path* is ours to judge at all."""
-        return self.third_party or not _THIRD_PARTY.search(path)
+        return self.third_party or not THIRD_PARTY.search(path)
 
     def wanted(self, path: str) -> bool:
         """Whether the guards of *path* are asked for."""

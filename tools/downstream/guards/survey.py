@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from downstream.guards.kept import Kept, Store
-from downstream.guards.profile import Profile, digest, profile
+from downstream.guards.profile import THIRD_PARTY, Profile, digest, profile
 from downstream.guards.texts import Texts
 from downstream.guards.workers import shared_out
 from downstream.progress import Progress
@@ -36,5 +36,6 @@ def survey(
 
 
 def _key(path: str, found: str) -> str:
-    """Python and C++ are read differently."""
-    return f"py {found}" if path.endswith(".py") else found
+    """Python, C++ and what others bundle are read differently."""
+    kind = "py" if path.endswith(".py") else "other" if THIRD_PARTY.search(path) else "c"
+    return f"{kind} {found}"
