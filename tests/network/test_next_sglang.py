@@ -106,10 +106,15 @@ def test_nvfp4_experts_run_on_flashinfer_cutlass_on_sm12x(
     patched: LayeredTree, major: int, flag: str | None, checkpoint: str | None, backend: str, taken: str
 ) -> None:
     asked: list[object] = []
+
+    def model_config_of(view: object) -> SimpleNamespace:
+        asked.append(view)
+        return SimpleNamespace(quantization=checkpoint)
+
     names = {
         "Any": Any,
         "get_platform": lambda: platform(major),
-        "model_config_of": lambda view: asked.append(view) or SimpleNamespace(quantization=checkpoint),
+        "model_config_of": model_config_of,
         "logger": SILENT,
         "__builtins__": __builtins__,
     }
