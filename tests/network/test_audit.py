@@ -16,10 +16,15 @@ import pytest
 from packaging.version import Version
 
 from downstream import pins as pinned
-from downstream.arches import parse_target
+from downstream.arches import parse_target, parse_targets
 from downstream.cli import door
+from downstream.commands.kernels import REFERENCES, TARGETS
+from downstream.guards.audit import Scope, audit
 from downstream.guards.definitions import SUFFIXES, Definitions
+from downstream.guards.ledger import Ledger, covered
 from downstream.guards.macros import Toolkit
+from downstream.guards.model import Question
+from downstream.report.audit_json import render
 from downstream.trees.cache import default_folder
 from downstream.trees.open import open_release
 from downstream.trees.session import Session
@@ -35,30 +40,22 @@ Found = Callable[[str, str], dict[tuple[str, int], dict[str, Any]]]
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
-    """(upstream, version) -> the findings of that release, unpatched, by path and line."""
-    folder = tmp_path_factory.mktemp("releases")
+def found() -> Found:
+    """(upstream, version) -> the guards of that release, unpatched, by path and line."""
 
     @cache
-    def audit(upstream: str, version: str) -> dict[tuple[str, int], dict[str, Any]]:
-        from contextlib import redirect_stdout
-
-        pins = pinned.load(ROOT)
-        out = folder / f"{upstream}-{version}.json"
+    def audited(upstream: str, version: str) -> dict[tuple[str, int], dict[str, Any]]:
+        meant = pinned.load(ROOT).upstreams[upstream]
+        question = Question(references=parse_targets(REFERENCES), targets=parse_targets(TARGETS))
         with Session(default_folder()) as session:
-            tree = open_release(pins.upstreams[upstream], Version(version), session)
-            files = tmp_path_factory.mktemp(f"{upstream}-{version}")
-            for path in tree.paths():
-                if path.endswith((*SUFFIXES, ".py")):
-                    (files / path).parent.mkdir(parents=True, exist_ok=True)
-                    (files / path).write_bytes(tree.read(path) or b"")
-        with out.open("w") as stream, redirect_stdout(stream):
-            code = door("audit", ["--tree", str(files), "--upstream", upstream, "--json", "-q"])
-        assert code == 1  # nothing of a stock release is reviewed
-        guards = json.loads(out.read_text())["guards"]
+            tree = open_release(meant, Version(version), session)
+            report = audit(tree, Scope(question=question, layout=meant.layout), store=session.cache)
+        guards = json.loads(render([(upstream, covered(report, Ledger(path=Path("none"))))], everything=False))[
+            "guards"
+        ]
         return {(guard["path"], guard["line"]): guard for guard in guards}
 
-    return audit
+    return audited
 
 
 def classes(guards: Mapping[tuple[str, int], Mapping[str, Any]], path: str) -> dict[int, str]:
@@ -95,12 +92,8 @@ def test_the_13_guards_of_the_all_reduce_header(found: Found) -> None:
         ("flashinfer", "0.6.3", "csrc/nv_internal/include/tensorrt_llm/common/cudaUtils.h", 772, "suspect"),
         ("flashinfer", "0.6.3", "flashinfer/jit/attention/modules.py", 1754, "over-inclusive"),  # T15
         ("flashinfer", "0.6.3", "flashinfer/jit/attention/fmha_v2/generator_utils.py", 2262, "suspect"),  # in a string
-        pytest.param(
-            "flashinfer", "0.7.2", "flashinfer/jit/fused_moe.py", 386, "over-inclusive", marks=pytest.mark.slow
-        ),  # N8
-        pytest.param(
-            "flashinfer", "0.7.2", "include/flashinfer/norm/ln_silu_headers.cuh", 291, "served", marks=pytest.mark.slow
-        ),  # N9
+        ("flashinfer", "0.7.2", "flashinfer/jit/fused_moe.py", 386, "over-inclusive"),  # N8
+        ("flashinfer", "0.7.2", "include/flashinfer/norm/ln_silu_headers.cuh", 291, "served"),  # N9
         ("sglang", "0.5.9", "python/sglang/srt/layers/communicator.py", 95, "suspect"),  # S1
         ("sglang", "0.5.9", "python/sglang/srt/layers/communicator.py", 604, "served"),  # decided at 95
         ("sglang", "0.5.9", "python/sglang/srt/server_args.py", 1681, "suspect"),  # S2: the condition of 1691
@@ -118,14 +111,12 @@ def test_what_domain_lists_is_found(
     assert verdict_class in near.values(), classes(found(upstream, version), path)
 
 
-@pytest.mark.slow  # 430 MB of source
 def test_upstream_opened_the_header_in_0_7_2(found: Found) -> None:
     guards = found("flashinfer", "0.7.2")
     assert classes(guards, AR) == {}
     assert ("flashinfer/jit/comm.py", 198) not in guards
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "line"),
     [
