@@ -18,7 +18,7 @@ from packaging.version import Version
 from downstream import pins as pinned
 from downstream.arches import parse_target, parse_targets
 from downstream.cli import door
-from downstream.commands.kernels import REFERENCES, TARGETS
+from downstream.commands.audit_options import REFERENCES, TARGETS
 from downstream.guards.audit import Scope, audit
 from downstream.guards.definitions import SUFFIXES, Definitions
 from downstream.guards.ledger import Ledger, covered
