@@ -298,10 +298,22 @@ def test_diff_tells_new_from_gone(run: Run, unpacked: Path, tmp_path: Path) -> N
     code, text = run("--diff", str(unpacked), str(newer))
     assert code == 0
     assert "gone (1)\n  include/all_reduce.cuh:2: suspect" in text
-    assert text.endswith("0 new, 1 gone, 0 moved, 1 where they were\n")
+    assert text.partition("\n")[0].endswith(": 0 new, 1 gone, 0 moved, 1 where they were")
     code, text = run("--diff", str(newer), str(unpacked), "--json")
     assert (code, documents(text)["ok"], len(documents(text)["guards"])) == (1, False, 1)
     assert "#### New" in run("--diff", str(newer), str(unpacked), "--markdown")[1]
+
+
+def test_diff_tells_many_guards_of_a_file_together(run: Run, unpacked: Path, tmp_path: Path) -> None:
+    newer = tmp_path / "newer"
+    shutil.copytree(unpacked, newer)
+    (newer / "attend" / "catalogue.py").write_text(
+        "".join(f"part_{number} = built(supported_major_versions=[9, 10])\n" for number in range(5))
+    )
+    code, text = run("--diff", str(unpacked), str(newer))
+    assert code == 1
+    assert "attend/catalogue.py: suspect, build-refused: 5 guards, lines 1 to 5\n" in text
+    assert "attend/catalogue.py:3: suspect" in run("--diff", str(unpacked), str(newer), "-v")[1]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from downstream.guards.citation import Citation
 from downstream.guards.difference import Difference
@@ -28,6 +28,9 @@ _COLOUR = {
     Class.SERVED: "32",
 }
 WIDTH = 150  # of a condition
+MANY = 4  # guards of a file that say the same: told together in a difference
+AREA = 3  # folders that name one
+MOST_AREAS = 6
 # What tools/kernels.py prove --fast says of a file, by whether it holds.
 PROOF: Mapping[bool | None, str] = {True: "prove --fast holds", False: "PROVE --FAST FAILS", None: "not proved"}
 _STATES: Mapping[bool | None, str] = {True: "proved", False: "FAILED", None: "not proved"}
@@ -194,11 +197,16 @@ def not_proved(proof: Citation) -> Iterator[str]:
 def render_difference(difference: Difference, *, colour: bool = False, verbose: bool = False) -> str:
     """What the new release does to the guards."""
     writer = _Writer(colour=colour)
-    lines = [printable(f"{difference.old} -> {difference.new}"), ""]
-    for word, guards in (("new", difference.appeared), ("gone", difference.gone)):
+    counts = (
+        f"{len(difference.appeared)} new, {len(difference.gone)} gone, {len(difference.moved)} moved, "
+        f"{difference.kept} where they were"
+    )
+    lines = [printable(f"{difference.old} -> {difference.new}: {counts}"), ""]
+    for word, guards in (("gone", difference.gone), ("new", difference.appeared)):
         if guards:
-            lines.append(f"{word} ({len(guards)})")
-            lines += [line for guard in guards for line in writer.guard(guard, unreviewed=False)]
+            lines.append(f"{word} ({len(guards)}){_areas(guards)}")
+            for alike in _by_file(guards, apart=verbose):
+                lines += _several(writer, alike) if len(alike) > 1 else writer.guard(alike[0], unreviewed=False)
             lines.append("")
     if difference.changed:
         lines.append(f"judged otherwise ({len(difference.changed)})")
@@ -208,12 +216,37 @@ def render_difference(difference: Difference, *, colour: bool = False, verbose: 
         lines.append(f"moved ({len(difference.moved)})")
         lines += [f"  {_place(a)} -> {_place(b)}: {_short(b.condition)}" for a, b in difference.moved]
         lines.append("")
-    lines.append(
-        f"{len(difference.appeared)} new, {len(difference.gone)} gone, {len(difference.moved)} moved, "
-        f"{difference.kept} where they were"
-    )
-    return "".join(f"{line}\n" for line in lines)
+    return "".join(f"{line}\n" for line in lines[: -1 if lines[-1] == "" else None])
 
 
 def _word(guard: Guard) -> str:
     return guard.verdict_class.value if guard.verdict_class else "no finding"
+
+
+def _areas(guards: Sequence[Guard]) -> str:
+    """``: 31 in flashinfer/jit, 13 in include/flashinfer``, where there is more than one"""
+    count = Counter("/".join(guard.path.split("/")[:-1][:AREA]) or "." for guard in guards)
+    most = [f"{number} in {area}" for area, number in count.most_common(MOST_AREAS)]
+    more = f", {len(count) - MOST_AREAS} more" if len(count) > MOST_AREAS else ""
+    return printable(f": {', '.join(most)}{more}") if len(count) > 1 else ""
+
+
+def _by_file(guards: Sequence[Guard], *, apart: bool) -> Iterator[list[Guard]]:
+    """The guards of a file that say the same of the architectures, together where they are many."""
+    groups: dict[tuple[object, ...], list[Guard]] = {}
+    for guard in guards:
+        groups.setdefault((guard.path, guard.verdict_class, guard.effect, verdicts(guard)), []).append(guard)
+    for alike in groups.values():
+        if apart or len(alike) < MANY:
+            yield from ([guard] for guard in alike)
+        else:
+            yield alike
+
+
+def _several(writer: _Writer, guards: Sequence[Guard]) -> Iterator[str]:
+    first = guards[0]
+    assert first.verdict_class is not None
+    effect = f", {first.effect.value}" if first.effect else ""
+    word = writer.paint(first.verdict_class, first.verdict_class.value)
+    yield f"  {printable(first.path)}: {word}{effect}: {len(guards)} guards, lines {first.line} to {guards[-1].line}"
+    yield f"      {_short(first.condition)} and the like; {verdicts(first)}"
