@@ -48,7 +48,16 @@ def main() -> int:
         asking = [path for path in files if b"__CUDA_ARCH" in path.read_bytes()]
         print(f"{tree.name}: {len(files)} C++ and CUDA files, {len(asking)} of them ask for the architecture")
         print(f"{len(os.sched_getaffinity(0))} cores, load {os.getloadavg()[0]:.1f}, {asked.runs} runs each, in turns")
-        audit = [sys.executable, str(ROOT / "tools/audit.py"), "--tree", str(tree), "-q", "--json"]
+        audit = [
+            "env",
+            f"SM120_OVERLAY_CACHE={os.devnull}/none",
+            sys.executable,
+            str(ROOT / "tools/audit.py"),
+            "--tree",
+            str(tree),
+            "-q",
+            "--json",
+        ]
         peers: dict[str, Callable[[], None]] = {
             "audit (whole tree)": lambda: _run(audit),
             "grep -rnE": lambda: _run(["grep", "-rnE", PATTERN, str(tree)]),
