@@ -152,6 +152,8 @@ def _variables(
         "FLASHINFER_EXTRA_CUDAFLAGS": shlex.join(flags),
         "FLASHINFER_EXTRA_CFLAGS": shlex.join(maps),
         "FLASHINFER_DISABLE_VERSION_CHECK": "1",
+        # FlashInfer keeps architectures in a set: the order of -gencode, and with it every byte, hangs on the seed.
+        "PYTHONHASHSEED": "0",
         "NINJA_STATUS": _STATUS,
     }
     if launcher:
