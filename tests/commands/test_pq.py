@@ -267,6 +267,15 @@ def test_out_keeps_modes_and_writes_a_symlink_as_one(run: Run, tmp_path: Path) -
     assert [(tmp_path / "out" / name).readlink() for name in ("link", "old")] == [Path("run.sh"), Path("f.c")]
 
 
+def test_out_has_the_files_whose_mode_alone_the_series_changes(run: Run, tmp_path: Path) -> None:
+    chmod = b"diff --git a/run.sh b/run.sh\nold mode 100644\nnew mode 100755\n"
+    foreign(tmp_path, {"run.sh": lines(), "f.c": lines()}, b"a.patch\n", {"a.patch": chmod})
+    assert run("check", "--series", "p", "--tree", "tree", "--out", "out", "--quiet") == (OK, "", "")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["run.sh"]
+    assert (tmp_path / "out/run.sh").read_bytes() == (tmp_path / "tree/run.sh").read_bytes()
+    assert (tmp_path / "out/run.sh").stat().st_mode & 0o777 == 0o755
+
+
 # ---------------------------------------------------------------- the project's own series
 
 

@@ -89,7 +89,7 @@ def build_parser() -> argparse.ArgumentParser:
     foreign.add_argument("--tree", metavar="TREE", help="what to apply it to")
     foreign.add_argument("--base", metavar="TREE", help="the tree it was written for")
     foreign.add_argument("-p", type=_strip, default=1, dest="strip", metavar="N", help="strip level (default: 1)")
-    foreign.add_argument("--out", type=Path, metavar="DIR", help="write the files that placed hunks changed")
+    foreign.add_argument("--out", type=Path, metavar="DIR", help="write the files that the series changes")
     add_format_options(check)
     checkout = command("checkout", ("pq_edit", "checkout"), "a git working tree with one commit per patch", CHECKOUT)
     _pin_options(checkout)

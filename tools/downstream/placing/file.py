@@ -37,10 +37,10 @@ def place_file(patch: FilePatch, new: Side, base: Side | None) -> FileOutcome:
     """Judge *patch* on *new*, apply what is placed, and carry *base* along to the state after the patch."""
     patch = without_cr(patch)
     source = _source(patch, new, base)
-    if patch.kind is ChangeKind.ADD or (_adds_to_nothing(patch) and new.lines(source) is None):
+    if patch.kind is ChangeKind.ADD or (_adds_to_nothing(patch) and _read(patch, source, new) is None):
         return _add(patch, new, base)
     moved: Home | None = None
-    if new.lines(source) is None:
+    if _read(patch, source, new) is None:
         if patch.kind is ChangeKind.RENAME and (arrived := _renamed_already(patch, new, base)):
             return arrived
         if patch.kind is ChangeKind.DELETE and base is not None and base.lines(source) is not None:
@@ -53,9 +53,9 @@ def place_file(patch: FilePatch, new: Side, base: Side | None) -> FileOutcome:
             reason = moved.reason if moved else "the release does not have this file"
             return _whole_file(patch, source, HunkStatus.FILE_GONE, reason)
     target = moved.path if moved and moved.path else source
-    before = new.lines(target)
+    before = _read(patch, target, new)
     assert before is not None
-    placements = place_hunks(patch, before, base.lines(source) if base else None)
+    placements = place_hunks(patch, before, _read(patch, source, base) if base else None)
     if moved:
         placements = [_followed(one, target) for one in placements]
     placements = numbered(placements)
@@ -69,6 +69,11 @@ def place_file(patch: FilePatch, new: Side, base: Side | None) -> FileOutcome:
     if base is not None:
         _advance_base(patch, source, base)
     return _write(outcome, new, rest=base is None)
+
+
+def _read(patch: FilePatch, path: str, side: Side) -> list[bytes] | None:
+    """Return the lines that *patch* is about: a copy or a rename is of the file as the whole patch found it."""
+    return side.origin(path)[0] if patch.kind in (ChangeKind.RENAME, ChangeKind.COPY) else side.lines(path)
 
 
 def _adds_to_nothing(patch: FilePatch) -> bool:
@@ -138,13 +143,13 @@ def _rename(outcome: FileOutcome, new: Side, lines: list[bytes], *, clean: bool)
         return replace(outcome, result=replace(outcome.result, status=HunkStatus.CONFLICT, reason=reason))
     if not clean:
         return outcome
-    mode = patch.new_mode or new.mode(outcome.path)
+    mode = patch.new_mode or new.origin(outcome.path)[1]
     if there == lines and patch.kind is ChangeKind.COPY:
         return replace(
             outcome, result=replace(outcome.result, status=HunkStatus.UPSTREAMED, reason="upstream has this copy")
         )
     new.put(target, lines, mode=mode)
-    if patch.kind is ChangeKind.RENAME:
+    if patch.kind is ChangeKind.RENAME and not new.touched(outcome.path):
         new.put(outcome.path, None)
     return outcome
 
@@ -204,9 +209,10 @@ def _renamed_already(patch: FilePatch, new: Side, base: Side | None) -> FileOutc
     assert target is not None
     assert source is not None
     there = new.lines(target)
-    if base is None or there is None or base.lines(source) is None:
+    lines = _read(patch, source, base) if base else None
+    if base is None or there is None or lines is None:
         return None
-    placements = numbered(place_hunks(replace(patch, new_path=target), there, base.lines(source)))
+    placements = numbered(place_hunks(replace(patch, new_path=target), there, lines))
     _advance_base(patch, source, base)
     if any(one.changes for one in placements):
         new.put(target, apply(there, [change for one in placements for change in one.changes]))
@@ -217,7 +223,7 @@ def _renamed_already(patch: FilePatch, new: Side, base: Side | None) -> FileOutc
 
 def _advance_base(patch: FilePatch, source: str, base: Side) -> None:
     """Bring the base to the state after the patch, so that the next patch is mapped from there."""
-    lines = base.lines(source)
+    lines = _read(patch, source, base)
     if lines is None:
         return
     cursor = gnu.Cursor()
@@ -231,8 +237,8 @@ def _advance_base(patch: FilePatch, source: str, base: Side) -> None:
     if patch.kind is ChangeKind.DELETE:
         base.put(source, after or None)
     elif patch.kind in (ChangeKind.RENAME, ChangeKind.COPY) and patch.new_path:
-        base.put(patch.new_path, after, mode=patch.new_mode or base.mode(source))
-        if patch.kind is ChangeKind.RENAME:
+        base.put(patch.new_path, after, mode=patch.new_mode or base.origin(source)[1])
+        if patch.kind is ChangeKind.RENAME and not base.touched(source):
             base.put(source, None)
     else:
         base.put(source, after, mode=patch.new_mode)

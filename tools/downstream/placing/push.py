@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from downstream.errors import PatchError
 from downstream.patches.parse import MalformedError, Parsed
-from downstream.patches.text import FilePatch, Patch
+from downstream.patches.text import ChangeKind, FilePatch, Patch
 from downstream.placing.file import FileOutcome, place_file
 from downstream.placing.side import Side
 from downstream.placing.verdict import (
@@ -49,6 +49,10 @@ class Push:
     def step(self, entry: Patch | Parsed) -> Pushed:
         """Push one patch. A conflict is an answer here, not an error; the walk goes on after it."""
         patch, faults = (entry.patch, entry.faults) if isinstance(entry, Parsed) else (entry, ())
+        origins = {file.old_path for file in patch.files if file.kind in (ChangeKind.RENAME, ChangeKind.COPY)}
+        for side in (self.new, self.base):
+            if side is not None:
+                side.begin(path for path in origins if path is not None)
         outcomes = tuple(self._file(file) for file in patch.files)
         files = tuple(outcome.result for outcome in outcomes) + tuple(_malformed(fault) for fault in faults)
         status, reason = _fold(outcomes, files)

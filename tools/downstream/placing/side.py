@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from downstream.patches.parse import split_lines
@@ -19,6 +20,19 @@ class Side:
     _modes: dict[str, int] = field(default_factory=dict)
     _sizes: dict[str, int] = field(default_factory=dict)  # of the tree's own files that were put, -1 where it has none
     _at_work: dict[str, list[bytes]] = field(default_factory=dict)
+    _origins: dict[str, tuple[list[bytes] | None, int | None]] = field(default_factory=dict)
+
+    def begin(self, paths: Iterable[str]) -> None:
+        """Begin a patch: keep *paths* as they now are, for the copies and renames that it makes of them."""
+        self._origins = {path: (self.lines(path), self.mode(path)) for path in paths}
+
+    def origin(self, path: str) -> tuple[list[bytes] | None, int | None]:
+        """Return lines and mode of a file as the patch found it."""
+        return self._origins[path] if path in self._origins else (self.lines(path), self.mode(path))
+
+    def touched(self, path: str) -> bool:
+        """Say whether the patch has changed a file that it copies or renames."""
+        return path in self._origins and self._origins[path][0] != self.lines(path)
 
     def lines(self, path: str) -> list[bytes] | None:
         """Return the file's lines as they now are, None where there is no such file. Not to be changed in place."""

@@ -38,11 +38,13 @@ def _parsed(content: bytes, *, name: str, strip: int) -> Parsed:
 
 
 def write_out(report: PushReport, tree: Tree, folder: Path) -> tuple[str, ...]:
-    """Write each file of *tree* that a placed hunk changed into *folder*, and return their paths, sorted.
+    """Write each file of *tree* whose content or mode the series changed into *folder*, and return their paths, sorted.
 
     Modes are kept, a symlink stays one. Symlinks below *folder* are not followed. Raises UnsafePathError, WriteError.
     """
-    written = [(path, content) for path, content in sorted(report.changes.items()) if content is not None]
+    chmods = {path: tree.read(path) for path in report.modes if path not in report.changes}
+    changed = sorted({**chmods, **report.changes}.items())
+    written = [(path, content) for path, content in changed if content is not None]
     root = os.fspath(folder)
     made = {root}
     try:

@@ -14,7 +14,7 @@ from downstream.placing.verdict import FileResult, HunkResult, HunkStatus, Patch
 from downstream.trees.session import Session
 from downstream.trees.tree import Tree
 
-RULES = 9  # raised when placement changes its mind about something: kept verdicts are then worked out anew
+RULES = 10  # raised when placement changes its mind about something: kept verdicts are then worked out anew
 
 Place = tuple[str, int, int]  # patch, index of its file patch, hunk number (0: a file patch without hunks)
 
