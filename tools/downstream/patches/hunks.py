@@ -154,7 +154,7 @@ def _any_body(
         body[-1] = _unterminated(body[-1])
         index += 1
     if index == end and not lines[-1].endswith(b"\n"):
-        # The patch file's own last LF is missing: GNU patch reads the line as if it were there.
+        # The patch file's own last LF is missing, as editors and mailers leave it; the line is meant as it stands.
         body[-1] = _terminated(body[-1], lines[-1])
     return body, index
 
