@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.resources
 import json
 import os
+import signal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import hypothesis
@@ -32,6 +33,10 @@ UNSET = (
 # No deadline: a busy machine is no defect. What hypothesis finds is printed so that it can be replayed.
 hypothesis.settings.register_profile("overlay", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("overlay")
+
+# A shell that starts tests in the background has them ignore ^C, and so would the programs that they interrupt.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
