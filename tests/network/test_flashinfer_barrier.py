@@ -47,7 +47,9 @@ class Compiler:
     def steps(self, header: str, target: str) -> list[str]:
         """Compile the header's barrier behind a copy; return what it does, in the order of the PTX."""
         source, ptx = self.folder / "barrier.cu", self.folder / "barrier.ptx"
-        source.write_text(KERNEL % "".join(function(header, name) for name in FUNCTIONS), encoding="utf-8")
+        (blocks,) = re.findall(r"^constexpr size_t MAX_ALL_REDUCE_BLOCKS = \d+;$", header, re.MULTILINE)
+        parts = [blocks, *(function(header, name) for name in FUNCTIONS)]
+        source.write_text(KERNEL % "".join(parts), encoding="utf-8")
         gencode = f"-gencode=arch=compute_{target},code=compute_{target}"
         run([str(self.nvcc), "-std=c++17", "-ptx", gencode, str(source), "-o", str(ptx)])
         found = re.findall(r"(?:bar|barrier)\.sync|st\.global\.v4|st\.global\.release\.sys", ptx.read_text())
