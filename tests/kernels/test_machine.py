@@ -57,6 +57,12 @@ def test_every_target_of_a_fat_binary_is_kept_apart() -> None:
     assert sorted(parse(text.splitlines())) == ["sm_120", "sm_90a"]
 
 
+def test_a_target_without_a_kernel_is_there_and_empty() -> None:
+    """A unit that its module's flags leave nothing of: cuobjdump prints the heading alone."""
+    assert parse("\n\tcode for sm_90a\n\t.target\tsm_90a\n\n".splitlines()) == {"sm_90a": {}}
+    assert list(parse((STUB + "\tcode for sm_121a\n").splitlines())) == ["sm_120", "sm_121a"]
+
+
 @pytest.mark.parametrize("half", ["0x0000df00ff017b82", "0x000fe20000000800"])
 def test_one_changed_half_of_an_instruction_changes_the_digest(half: str) -> None:
     """The second half holds the scheduling bits: text that reads the same may still differ."""

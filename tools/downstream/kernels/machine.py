@@ -64,7 +64,8 @@ def family(mangled: str) -> str:
 def listing(toolchain: Toolchain, binary: Path) -> dict[str, dict[str, Kernel]]:
     """Disassemble *binary* (a cubin, object or library): target -> mangled name -> Kernel.
 
-    Raises ToolchainError where cuobjdump fails or lists no code.
+    A target that has no kernel (a unit that its flags leave nothing of) is there, and empty. Raises
+    ToolchainError where cuobjdump fails or knows no target in it.
     """
     command = [str(toolchain.cuobjdump), "-sass", str(binary)]
     with subprocess.Popen(
@@ -84,11 +85,14 @@ def parse(lines: Iterable[str]) -> dict[str, dict[str, Kernel]]:
     """Read ``cuobjdump -sass`` text."""
     found: dict[str, dict[str, Kernel]] = {}
     for target, name, body in _functions(lines):
-        found.setdefault(target, {})[name] = _kernel(name, body)
+        kernels = found.setdefault(target, {})
+        if name:
+            kernels[name] = _kernel(name, body)
     return found
 
 
 def _functions(lines: Iterable[str]) -> Iterator[tuple[str, str, list[tuple[str, str, str]]]]:
+    """Yield target, name and code of each function; each target once more without, so that none is missed."""
     target, name = "", ""
     body: list[tuple[str, str, str]] = []  # opcode, operands, encoding
     for line in lines:
@@ -106,6 +110,7 @@ def _functions(lines: Iterable[str]) -> Iterator[tuple[str, str, list[tuple[str,
             if name:
                 yield target, name, body
             target, name, body = heading[1], "", []
+            yield target, "", []
     if name:
         yield target, name, body
 
