@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from downstream.arches import parse_target, parse_targets
+from downstream.commands.kernels import main
 from downstream.kernels.check import checks
 from downstream.kernels.compile import FLAGS, gencode, machine_code
 from downstream.kernels.environment import installed_wheel, interpreter, specs
@@ -109,6 +111,19 @@ def test_the_flags_are_those_of_flashinfer_s_own_ninja_file(toolchain: Toolchain
     flags = {word for word in words if word.startswith("-") and word not in ("-isystem", "--threads=1")}
     assert {flag for flag in flags if not flag.startswith("-gencode")} == set(FLAGS)
     assert tuple(inside) == tuple(root.removeprefix("3rdparty/") for root in ROOTS)
+
+
+@pytest.mark.slow
+def test_generated_units_are_proved_with_the_flags_of_their_module(
+    toolchain: Toolchain, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One of the twenty that gen_gemm_sm120_module writes: the flag that the series adds gives its kernels a wait."""
+    words = ["--units", "gemm_groupwise_e4m3_bf16_majorfalse_sm120.cu", "--targets", "120a", "--jobs", "2"]
+    assert main(["prove", "--root", str(ROOT), "--modules", "gemm_sm120", *words, "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    counts = {row["tree"]: (row["kernels"], row["empty"], row["waits"]) for row in answer["rows"]}
+    assert counts == {"unpatched": (2, 0, 0), "patched": (2, 0, 2)}
+    assert "group_gemm_sm120_binding.cu" in " ".join(answer["unproved"])
 
 
 def _said(command: list[str], folder: Path) -> list[str]:

@@ -105,5 +105,6 @@ def test_declarations_are_read_from_headers_only() -> None:
         "zero.patch": b"Subject: x\nChanges-Machine-Code: lamport, one_shot\n\n---\n\n"
         b"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+Changes-Machine-Code: forged\n",
         "plain.patch": b"Subject: y\n\ndiff --git a/x b/x\n",
+        "late.patch": b"Changes-Machine-Code: one_shot one_shot\n\ndiff --git a/x b/x\n",
     }
-    assert declared(patches) == {"lamport": "zero.patch", "one_shot": "zero.patch"}
+    assert declared(patches) == {"lamport": "zero.patch", "one_shot": "zero.patch, late.patch"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -11,16 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from downstream.arches import parse_targets
 from downstream.cli import FINDINGS, OK, add_common_options, parser
-from downstream.commands import kernels_build
+from downstream.commands import kernels_build, kernels_modules
 from downstream.commands.kernels_build import add_cuda_home, toolchain_of
+from downstream.commands.kernels_report import document, tell, tell_fast
 from downstream.errors import UsageError, WriteError
 from downstream.report.terminal import progress
 
 if TYPE_CHECKING:
     from downstream.kernels.fast import FastProof
-    from downstream.kernels.proof import Proof
     from downstream.kernels.sources import Touched
-    from downstream.kernels.toolchain import Toolchain
     from downstream.patched import PatchedTree
 
 DESCRIPTION = "The kernels of the patched FlashInfer: compiled, proved and packed."
@@ -60,6 +58,7 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="GLOB",
         help="only these touched units, by file name or path; may be repeated",
     )
+    kernels_modules.add_options(prove)
     prove.add_argument("--html", type=Path, metavar="FILE", help="also write a page that shows every kernel")
     prove.add_argument("--jobs", type=int, metavar="N", help="compiles at once (default: by free memory)")
     add_cuda_home(prove)
@@ -77,7 +76,7 @@ def _toolchain(options: argparse.Namespace) -> int:
     fine = all(not check.problem for check in results)
     if options.json:
         facts = {"origin": found.origin, "version": found.version, "host": found.host, "digest": found.digest}
-        _document("kernels toolchain", ok=fine, **facts, checks=[asdict(check) for check in results])
+        document("kernels toolchain", ok=fine, **facts, checks=[asdict(check) for check in results])
         return OK if fine else FINDINGS
     if not options.quiet:
         print(f"CUDA {found.version}, {found.origin}, host compiler {found.host}")
@@ -98,21 +97,31 @@ def _prove(options: argparse.Namespace) -> int:
     targets, references = parse_targets(options.targets), parse_targets(options.references)
     if not targets or not references:
         raise UsageError("--targets, --references", "name at least one each", f"{TARGETS} and {REFERENCES} are usual")
+    if options.modules and options.fast:
+        step = "leave --fast out, and name a few units with --units"
+        raise UsageError("--fast", "has no target to compare with in modules that are built for one family", step)
     pins = load(options.root)
     line = options.line or next(iter(pins.lines))
     with Session(default_folder(), offline=options.offline, progress=progress(quiet=options.quiet)) as session:
         tree = build(pins, pins.pin(line, "flashinfer"), session)
-        before = Sources(tree.base)
-        after = Sources(tree, before, tree.changed)
-        reach = touched(before, after, tree.changed).built_for(after, (*references, *targets))
+        before: Sources
+        after: Sources
+        if options.modules:
+            reach, before, after = kernels_modules.read(options, tree, session)
+        else:
+            before = Sources(tree.base)
+            after = Sources(tree, before, tree.changed)
+            reach = touched(before, after, tree.changed).built_for(after, (*references, *targets))
         if options.units:
             if not (chosen := reach.only(options.units)).units:
-                names = ", ".join(unit.name for unit in reach.units) or "none"
-                raise UsageError("--units", "fits no unit that the series touches", f"choose from: {names}")
+                names = [unit.name for unit in reach.units] or ["none"]
+                more = f" and {len(names) - 12} more" if len(names) > 12 else ""
+                step = f"choose from: {', '.join(names[:12])}{more}"
+                raise UsageError("--units", "fits no unit that the series touches", step)
             reach = chosen
         if options.fast:
-            return _tell_fast(options, tree, reach, _fast(options, tree, reach, before, after))
-        if not options.units:
+            return tell_fast(options, tree, reach, _fast(options, tree, reach, before, after))
+        if not options.units and not options.modules:
             reach = _unsettled(options, tree, reach, before, after)
         return _full(options, tree, reach, before, after)
 
@@ -148,37 +157,12 @@ def _fast(options: argparse.Namespace, tree: PatchedTree, reach: Touched, before
     )
 
 
-def _tell_fast(options: argparse.Namespace, tree: PatchedTree, reach: Touched, proof: FastProof) -> int:
-    from downstream.report.wording import counted
-
-    if options.json:
-        _document("kernels prove", ok=proof.holds, form="text", release=tree.base.name, **asdict(proof))
-        return OK if proof.holds else FINDINGS
-    for finding in proof.findings:
-        print(finding)
-    if not options.quiet:
-        for row in proof.rows:
-            rest = f", and {counted(row.equal, 'declaration')} of the others" if row.equal or row.differ else ""
-            print(f"{row.unit}: {row.before} and {row.after}: {counted(row.files, 'file')} read the same{rest}")
-            for label, names in (("host code only", row.host_only), ("differ", row.differ)):
-                if names:
-                    print(f"  {label}: {', '.join(names)}")
-        if proof.declared:
-            print(f"changed for the references as a patch declares: {', '.join(proof.declared)}")
-        if options.verbose:
-            for finding in proof.dead:
-                print(f"without the series: {finding}")
-        _tell_rest(proof.unknown, proof.unproved)
-    print(
-        f"{tree.base.name}: {len(reach.units)} of {reach.total} touched units read;"
-        f" without the series {len(proof.dead)} faults on the targets, with it"
-        f" {len(proof.findings)}; {'what was read holds' if proof.holds else 'the proof fails'}"
-    )
-    return OK if proof.holds else FINDINGS
+TREES = ("unpatched", "patched")
 
 
 def _full(options: argparse.Namespace, tree: PatchedTree, reach: Touched, before: Any, after: Any) -> int:
     from downstream.kernels.compile import Job, compile_all, workers_for
+    from downstream.kernels.modular import MEMORY
     from downstream.kernels.picture import page
     from downstream.kernels.proof import declared, join, prove_unit
     from downstream.kernels.toolchain import headers
@@ -188,14 +172,15 @@ def _full(options: argparse.Namespace, tree: PatchedTree, reach: Touched, before
     both = (*references, *targets)
     toolchain = toolchain_of(options)
     outside = headers(options.root, default_folder(), offline=options.offline)[2:]
-    jobs = [Job(tree=name, unit=unit, target=to) for unit in reach.units for to in both for name in TREES]
+    built = {unit.name: [to for to in both if after.flags(unit, to) is not None] for unit in reach.units}
+    jobs = [Job(tree=name, unit=unit, target=to) for unit in reach.units for to in built[unit.name] for name in TREES]
     found = compile_all(
         jobs,
         toolchain,
         outside,
         {"unpatched": before, "patched": after},
         default_folder(),
-        workers=options.jobs or workers_for(),
+        workers=options.jobs or workers_for(*((MEMORY,) if options.modules else ())),
         progress=progress(quiet=options.quiet),
     )
     by_unit = {
@@ -206,67 +191,24 @@ def _full(options: argparse.Namespace, tree: PatchedTree, reach: Touched, before
     proofs = [
         prove_unit(
             name,
-            {to: listings["unpatched", to] for to in both},
-            {to: listings["patched", to] for to in both},
-            references=references,
-            targets=targets,
+            {to: listings["unpatched", to] for to in built[name]},
+            {to: listings["patched", to] for to in built[name]},
+            references=[to for to in references if to in built[name]],
+            targets=[to for to in targets if to in built[name]],
             allowed=allowed,
         )
         for name, listings in by_unit.items()
     ]
     proof = join(proofs, reach.unproved)
     if options.html is not None:
-        ordered = {name: {(t, to): listings[t, to] for to in both for t in TREES} for name, listings in by_unit.items()}
+        ordered = {
+            name: {(t, to): listings.get((t, to), {}) for to in both for t in TREES}
+            for name, listings in by_unit.items()
+        }
         title = f"{tree.base.name}: kernels before and after the series"
         text = page(ordered, proof, title=title, references=references, targets=targets)
         try:
             options.html.write_text(text, encoding="utf-8")
         except OSError as exc:
             raise WriteError(str(options.html), f"cannot be written: {exc.strerror}", "name another --html") from exc
-    return _tell(options, tree, proof, toolchain)
-
-
-TREES = ("unpatched", "patched")
-
-
-def _tell(options: argparse.Namespace, tree: PatchedTree, proof: Proof, toolchain: Toolchain) -> int:
-    if options.json:
-        said = {"form": "machine code", "release": tree.base.name, "toolchain": toolchain.identity, **asdict(proof)}
-        _document("kernels prove", ok=proof.holds, **said)
-        return OK if proof.holds else FINDINGS
-    for finding in proof.findings:
-        print(finding)
-    if not options.quiet:
-        print(f"{'family':46} {'target':8} {'tree':10} kernels  empty  instructions  waits  triggers")
-        for row in proof.rows:
-            span = f"{row.least}-{row.most}"
-            print(
-                f"{row.family:46} {row.target:8} {row.tree:10} {row.kernels:7} {row.empty:6} {span:>13}"
-                f" {row.waits:6} {row.triggers:9}"
-            )
-        for unit, reference, count in proof.equal:
-            print(f"{unit}: {reference}: {count} kernels byte for byte the same")
-        for moved in proof.moved:
-            print(f"{moved.unit}: {moved.target}: {moved.count} {moved.family} changed, as {moved.patch} declares")
-        _tell_rest((), proof.unproved)
-    for target in parse_targets(options.targets):
-        print(
-            f"{target}: {proof.empty('unpatched', str(target))} empty kernels before,"
-            f" {proof.empty('patched', str(target))} after"
-        )
-    print(f"{tree.base.name}: the proof {'holds' if proof.holds else 'fails'} ({toolchain.identity})")
-    return OK if proof.holds else FINDINGS
-
-
-def _tell_rest(unknown: Sequence[str], unproved: Sequence[str]) -> None:
-    for text in unknown:
-        print(f"unknown: {text}")
-    for text in unproved:
-        print(f"not proved: {text}")
-
-
-def _document(command: str, *, ok: bool, **rest: Any) -> None:
-    from downstream.report import json as report_json
-
-    head = {"schema": report_json.SCHEMA, "command": command, "ok": ok}
-    sys.stdout.write(report_json.dumps(head | rest))
+    return tell(options, tree, proof, toolchain)

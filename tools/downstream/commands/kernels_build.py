@@ -91,7 +91,7 @@ def _build(options: argparse.Namespace) -> int:
         options.root, cache, torch=options.torch or TORCH, offline=options.offline, progress=bar
     )
     with tempfile.TemporaryDirectory(prefix="kernels-build-") as name:
-        wheel = options.wheel or _patched_wheel(options, line, Path(name))
+        wheel = options.wheel or patched_wheel(options, line, Path(name))
         place = out / f"kernels-{shard.index}-of-{shard.count}" if shard.count > 1 else Path(name) / "modules"
         inherited = os.environ.get("PYTHONPATH", "") if options.python else ""
         built = build(
@@ -124,7 +124,8 @@ def _build(options: argparse.Namespace) -> int:
         return _tell(options, part, built, packed, place)
 
 
-def _patched_wheel(options: argparse.Namespace, line: str, folder: Path) -> Path:
+def patched_wheel(options: argparse.Namespace, line: str, folder: Path) -> Path:
+    """Build the patched FlashInfer of *line* into *folder*; return the wheel."""
     from downstream.patched import build as patched_tree
     from downstream.pins import load
     from downstream.trees.cache import default_folder

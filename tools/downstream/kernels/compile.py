@@ -84,7 +84,7 @@ def machine_code(
         folder = Path(name)
         tree = folder / "tree"
         sources.lay(unit, tree)
-        cubin = folder / f"{unit.name}.{target}.cubin"  # complaints name it
+        cubin = folder / f"{Path(unit.source).name}.{target}.cubin"  # complaints name it
         outside = [toolchain.home / "include", toolchain.home / "include" / "cccl", *ffi]
         command = [str(toolchain.nvcc), "-cubin", gencode(target), *FLAGS, *(sources.flags(unit, target) or ())]
         command += [*include_flags(unit, outside), *standin.flags(folder), "-objtemp", unit.source, "-o", str(cubin)]

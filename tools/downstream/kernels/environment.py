@@ -42,6 +42,7 @@ class Spec:
     name: str  # what FlashInfer loads it by
     ninja: Path
     library: Path
+    generated: Path  # the folder of the sources that generators wrote
 
 
 def interpreter(
@@ -120,8 +121,9 @@ def specs(env: BuildEnvironment, modules: Sequence[str], variables: Mapping[str,
         raise UsageError("--modules", f"FlashInfer has no generator for {', '.join(answer['unknown'])}", step)
     for module, reason in answer["failed"].items():
         raise ToolchainError(module, f"FlashInfer's generator refuses: {reason}")
+    places = ("ninja", "library", "generated")
     found = [
-        Spec(module=one["module"], name=one["name"], ninja=Path(one["ninja"]), library=Path(one["library"]))
+        Spec(module=one["module"], name=one["name"], **{place: Path(one[place]) for place in places})
         for one in answer["specs"]
     ]
     return answer["version"], tuple(found)

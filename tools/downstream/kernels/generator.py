@@ -46,7 +46,8 @@ def main(names: list[str]) -> None:
             failed[name] = f"{type(exc).__name__}: {exc}"
             continue
         library = spec.build_dir / f"{spec.name}.so"
-        specs.append({"module": name, "name": spec.name, "ninja": str(spec.ninja_path), "library": str(library)})
+        found = {"ninja": str(spec.ninja_path), "library": str(library), "generated": str(env.FLASHINFER_GEN_SRC_DIR)}
+        specs.append({"module": name, "name": spec.name, **found})
     answer = {
         "version": flashinfer.__version__,
         "aot": str(env.FLASHINFER_AOT_DIR),

@@ -16,6 +16,8 @@ from downstream.kernels.toolchain import Toolchain, environment
 WAIT = "ACQBULK"  # griddepcontrol.wait
 TRIGGER = "PREEXIT"  # griddepcontrol.launch_dependents
 
+MEANT_EMPTY = ("EmptyKernel",)  # CUB asks the runtime about it and never launches it
+
 _TARGET = re.compile(r"^\s*code for (sm_\d+[af]?)$")
 _FUNCTION = re.compile(r"^\s*Function : (\S+)$")
 _LINE = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)([^;]*);\s*/\* (0x[0-9a-f]+) \*/")

@@ -19,12 +19,11 @@ from pathlib import Path
 from downstream.arches import Target
 from downstream.errors import ToolchainError, UsageError, WriteError
 from downstream.kernels.environment import BuildEnvironment, Spec, specs
-from downstream.kernels.machine import Kernel, listing
+from downstream.kernels.machine import MEANT_EMPTY, Kernel, listing
 from downstream.kernels.toolchain import Toolchain, environment
 from downstream.progress import SILENT, Progress
 
 DEFAULT = ("trtllm_comm",)
-MEANT_EMPTY = ("EmptyKernel",)  # CUB asks the runtime about it and never launches it
 _STEP = re.compile(r"^\[(\d+)/(\d+)\] (.*)$")
 _STATUS = "[%f/%t] "
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from downstream.arches import Target
-from downstream.kernels.machine import Kernel
+from downstream.kernels.machine import MEANT_EMPTY, Kernel
 
 # A patch that means to change code for GPUs that upstream supports says so: the kernel families whose machine
 # code changes, and the device functions or types in whose text it lies (the fast form sees only those):
@@ -17,6 +17,9 @@ DECLARATION = "Changes-Machine-Code"
 _DECLARED = re.compile(rf"^{DECLARATION}:[ \t]*(.+)$".encode(), re.MULTILINE | re.IGNORECASE)
 
 Listings = Mapping[Target, Mapping[str, Kernel]]
+
+# What a unit that no reference is built for is measured by: the release itself, on the target.
+RELEASE = "the release"
 
 
 class Fault(StrEnum):
@@ -43,7 +46,9 @@ class Finding:
 
     def __str__(self) -> str:
         words = {
-            Fault.EMPTY: f"empty, with a body on {self.reference}",
+            Fault.EMPTY: f"empty, with a body on {self.reference}"
+            if self.reference
+            else "empty, and so in the release",
             Fault.ABSENT: f"absent, present on {self.reference}",
             Fault.NO_WAIT: f"without the wait that {self.reference} has",
             Fault.NO_TRIGGER: f"without the trigger that {self.reference} has",
@@ -66,6 +71,15 @@ class FamilyRow:
     most: int
     waits: int  # kernels with at least one
     triggers: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """The kernels of one tree on one target, over all units: how many, how many are empty, how many wait."""
+
+    kernels: int
+    empty: int
+    waits: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,17 +108,26 @@ class Proof:
         return not self.findings
 
     def empty(self, tree: str, target: str) -> int:
-        return sum(row.empty for row in self.rows if row.tree == tree and row.target == target)
+        return self.totals(tree, target).empty
+
+    def totals(self, tree: str, target: str) -> Totals:
+        rows = [row for row in self.rows if row.tree == tree and row.target == target]
+        return Totals(
+            kernels=sum(row.kernels for row in rows),
+            empty=sum(row.empty for row in rows),
+            waits=sum(row.waits for row in rows),
+        )
 
 
 def declared(patches: Mapping[str, bytes]) -> dict[str, str]:
-    """Return name -> patch, from the headers of the patches that declare a change of machine code."""
+    """Return name -> patch (several: with commas), from the headers that declare a change of machine code."""
     found: dict[str, str] = {}
     for name, raw in patches.items():
         header = re.split(rb"^(?:diff --git |--- )", raw, maxsplit=1, flags=re.MULTILINE)[0]
         for match in _DECLARED.finditer(header):
             for word in match[1].decode("utf-8", "replace").replace(",", " ").split():
-                found.setdefault(word, name)
+                said = found.get(word, "").split(", ")
+                found[word] = ", ".join(dict.fromkeys([*filter(None, said), name]))
     return found
 
 
@@ -117,7 +140,11 @@ def prove_unit(
     targets: Sequence[Target],
     allowed: Mapping[str, str],
 ) -> Proof:
-    """Judge one unit. *allowed* maps families to the patch that declares their change (see declared())."""
+    """Judge one unit. *allowed* maps families to the patch that declares their change (see declared()).
+
+    Without *references*, as for the sources that a generator writes for one family of GPUs, a target must not lack
+    what the release has there, and no kernel may be empty.
+    """
     findings: list[Finding] = []
     moved: list[Moved] = []
     equal: list[tuple[str, str, int]] = []
@@ -130,12 +157,21 @@ def prove_unit(
                 entry = Moved(unit=unit, target=str(reference), family=group, count=len(names), patch=allowed[group])
                 moved.append(entry)
             else:
-                findings.append(_finding(Fault.MOVED, unit, reference, reference, group, names))
+                findings.append(_finding(Fault.MOVED, unit, reference, str(reference), group, names))
     for target in targets:
         for reference in references:
             # What the release itself does there is the measure; what only the series adds must hold as well.
             wanted = {**patched[reference], **unpatched[reference]}
-            findings += _lacking(unit, wanted, patched[target], reference, target)
+            findings += _lacking(unit, wanted, patched[target], str(reference), target)
+        if not references:
+            findings += _lacking(unit, unpatched[target], patched[target], RELEASE, target)
+            dead = [
+                name
+                for name, kernel in patched[target].items()
+                if kernel.empty and kernel.family not in MEANT_EMPTY and not _alive(unpatched[target], name)
+            ]
+            for group, names in _families(sorted(dead), patched[target]).items():
+                findings.append(_finding(Fault.EMPTY, unit, target, "", group, names))
     return Proof(
         rows=tuple(_rows(unit, "unpatched", unpatched)) + tuple(_rows(unit, "patched", patched)),
         findings=tuple(findings),
@@ -157,7 +193,7 @@ def join(proofs: Iterable[Proof], unproved: Sequence[str] = ()) -> Proof:
 
 
 def _lacking(
-    unit: str, wanted: Mapping[str, Kernel], found: Mapping[str, Kernel], reference: Target, target: Target
+    unit: str, wanted: Mapping[str, Kernel], found: Mapping[str, Kernel], reference: str, target: Target
 ) -> list[Finding]:
     faults: dict[Fault, list[str]] = {}
     for name, model in sorted(wanted.items()):
@@ -178,16 +214,20 @@ def _lacking(
     ]
 
 
-def _finding(fault: Fault, unit: str, target: Target, reference: Target, group: str, names: Sequence[str]) -> Finding:
+def _finding(fault: Fault, unit: str, target: Target, reference: str, group: str, names: Sequence[str]) -> Finding:
     return Finding(
         fault=fault,
         unit=unit,
         target=str(target),
-        reference=str(reference),
+        reference=reference,
         family=group,
         count=len(names),
         example=names[0],
     )
+
+
+def _alive(kernels: Mapping[str, Kernel], name: str) -> bool:
+    return name in kernels and not kernels[name].empty
 
 
 def _code(kernels: Mapping[str, Kernel], name: str) -> str:

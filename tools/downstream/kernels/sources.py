@@ -105,7 +105,7 @@ class Sources:
     def digest(self, unit: Unit, target: Target) -> str:
         """Return a sha256 over every file that can reach the compiler through *unit*, and its flags for *target*."""
         total = hashlib.sha256(unit.key.encode())
-        if unit.moe:
+        if unit.moe or unit.module:
             total.update(repr(self.flags(unit, target)).encode())
         for path in self.closure(unit):
             content = self.tree.read(path) or b""
@@ -142,7 +142,11 @@ class Touched:
         fits = {
             unit
             for unit in self.units
-            if any(fnmatchcase(name, pattern) for pattern in patterns for name in (unit.name, unit.source))
+            if any(
+                fnmatchcase(name, pattern)
+                for pattern in patterns
+                for name in (unit.name, unit.source, posixpath.basename(unit.source))
+            )
         }
         return self.keep(fits, "left out; prove --units NAME takes one")
 

@@ -20,12 +20,22 @@ enum cublasStatus_t {
   CUBLAS_STATUS_LICENSE_ERROR
 };
 """
+# CUTLASS fills tensors with random numbers for its own tests; what does is never called.
+_CURAND = """\
+#pragma once
+struct curandState_t {};
+__device__ void curand_init(unsigned long long, unsigned long long, unsigned long long, curandState_t*);
+__device__ float curand_normal(curandState_t*);
+__device__ double curand_normal_double(curandState_t*);
+__device__ float curand_uniform(curandState_t*);
+__device__ double curand_uniform_double(curandState_t*);
+"""
 # Where more is asked of an empty one, the compiler says so. --cuda-home of a whole toolkit has the real ones.
 _TEXTS = {
     "cublasLt.h": _CUBLAS,
     "cublas_v2.h": _CUBLAS,
     "curand.h": "",
-    "curand_kernel.h": "",
+    "curand_kernel.h": _CURAND,
     "curand_philox4x32_x.h": "",
     "nvrtc.h": "",
 }

@@ -35,16 +35,21 @@ _MOE_FLAGS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """One translation unit. ``moe`` are those whose flags the tree's fused MoE generators hold."""
+    """One translation unit. ``moe`` are those whose flags the tree's fused MoE generators hold.
+
+    ``module`` is set where its ninja file holds them (see modular.py): a source may be in several modules.
+    """
 
     source: str  # repository path
     flags: tuple[str, ...] = ()
     include: tuple[str, ...] = ()  # repository folders, before those of every module
     moe: bool = False
+    module: str = ""
 
     @property
     def name(self) -> str:
-        return posixpath.basename(self.source)
+        base = posixpath.basename(self.source)
+        return f"{self.module}/{base}" if self.module else base
 
     @property
     def key(self) -> str:

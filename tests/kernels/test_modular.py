@@ -1,0 +1,180 @@
+"""Modules for the proof: FlashInfer's ninja files read, generated sources placed, and what a series touches of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from downstream.arches import Target, parse_target, parse_targets
+from downstream.errors import ToolchainError
+from downstream.kernels.compile import FLAGS
+from downstream.kernels.machine import Kernel
+from downstream.kernels.modular import Module, ModuleSources, read_module, touched_units
+from downstream.kernels.proof import Fault, Proof, prove_unit
+from downstream.kernels.sources import Touched
+from downstream.kernels.units import Unit
+from downstream.trees.tree import LayeredTree, MemoryTree
+
+NINJA = """\
+ninja_required_version = 1.3
+name = moe
+cuda_home = /cuda
+nvcc = $cuda_home/bin/nvcc
+common_cflags = -DPy_LIMITED_API=0x03090000 $
+    -I/site/csrc/nv $
+    -I/work/generated/moe $
+    -isystem $cuda_home/include $
+    -isystem /site/include $
+    -isystem /site/csrc
+cuda_cflags = $common_cflags $
+    --compiler-options=-fPIC $
+    -std=c++17 $
+    --threads=1 $
+    -O3 $
+    -gencode=arch=compute_120a,code=sm_120a $
+    -gencode arch=compute_121a,code=sm_121a $
+    -DENABLE_BF16 $
+    -DGDC=1 -DENABLE_BF16
+
+rule cuda_compile
+  command = $nvcc $cuda_cflags -c $in -o $out
+
+build /work/moe/a.o: cuda_compile /site/csrc/a.cu
+build /work/moe/g$ 1.o: cuda_compile /work/generated/moe/g$ 1.cu
+build /work/moe/log.o: compile /site/csrc/log.cpp
+build /work/moe/moe.so: link /work/moe/a.o
+"""
+
+
+def place(path: str) -> str | None:
+    for start, ours in (("/site/", ""), ("/work/generated/", "generated/")):
+        if path.startswith(start):
+            return ours + path.removeprefix(start)
+    return None
+
+
+def test_a_ninja_file_gives_sources_folders_flags_and_targets() -> None:
+    assert read_module("moe", NINJA, place) == Module(
+        name="moe",
+        sources=("csrc/a.cu", "generated/moe/g 1.cu"),
+        folders=("csrc/nv", "generated/moe"),
+        flags=("-DENABLE_BF16", "-DGDC=1"),
+        targets=parse_targets("120a,121a"),
+    )
+
+
+def test_flags_that_every_module_has_are_not_the_module_s() -> None:
+    ninja = NINJA.replace("    -O3 $\n", "".join(f"    '{flag}' $\n" for flag in FLAGS))
+    assert read_module("moe", ninja, place).flags == ("-DENABLE_BF16", "-DGDC=1")
+
+
+def test_a_source_that_no_tree_has_is_refused_by_name() -> None:
+    with pytest.raises(ToolchainError, match=r"/elsewhere/a\.cu, which is neither"):
+        read_module("moe", NINJA.replace("/site/csrc/a.cu", "/elsewhere/a.cu"), place)
+
+
+FILES = {
+    "csrc/a.cu": b'#include "launcher.inl"\n',
+    "csrc/b.cu": b"int b;\n",
+    "csrc/launcher.inl": b"// one\n",
+    "generated/moe/g.cu": b'#include "launcher.inl"\nINSTANTIATE(1)\n',
+    "generated/moe/h.cu": b"INSTANTIATE(2)\n",
+}
+SOURCES = ("csrc/a.cu", "csrc/b.cu", "generated/moe/g.cu", "generated/moe/h.cu")
+
+
+def module(*flags: str, sources: tuple[str, ...] = SOURCES) -> Module:
+    return Module(name="moe", sources=sources, folders=(), flags=flags, targets=parse_targets("120a"))
+
+
+def reach(changes: dict[str, bytes | None], old: Module, new: Module) -> Touched:
+    base = MemoryTree(FILES)
+    before = ModuleSources(base, modules={"moe": old})
+    return touched_units(
+        before, ModuleSources(LayeredTree(base, changes), before, tuple(changes), modules={"moe": new}), [*changes]
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "flags", "expected"),
+    [
+        ({}, (), []),
+        ({"csrc/launcher.inl": b"// two\n"}, (), ["moe/a.cu", "moe/g.cu"]),
+        ({"generated/moe/h.cu": b"INSTANTIATE(3)\n"}, (), ["moe/h.cu"]),
+        ({}, ("-DGDC=1",), ["moe/a.cu", "moe/b.cu", "moe/g.cu", "moe/h.cu"]),
+    ],
+)
+def test_a_unit_is_touched_by_what_it_includes_its_text_or_its_flags(
+    changes: dict[str, bytes | None], flags: tuple[str, ...], expected: list[str]
+) -> None:
+    assert [unit.name for unit in reach(changes, module(), module(*flags)).units] == expected
+
+
+def test_a_unit_that_one_tree_alone_builds_is_named_as_not_proved() -> None:
+    found = reach({}, module(sources=SOURCES[:1]), module(sources=SOURCES[:2]))
+    assert found.unproved == ("moe/b.cu: only the patched tree has it",)
+
+
+def test_units_are_chosen_by_path_module_or_file_name() -> None:
+    found = reach({}, module(), module("-DGDC=1"))
+    for pattern in ("generated/moe/g.cu", "moe/g.cu", "g.cu"):
+        assert [unit.name for unit in found.only([pattern]).units] == ["moe/g.cu"]
+
+
+def test_flags_and_targets_are_the_module_s_and_reach_the_digest() -> None:
+    plain = ModuleSources(MemoryTree(FILES), modules={"moe": module()})
+    flagged = ModuleSources(MemoryTree(FILES), modules={"moe": module("-DGDC=1")})
+    unit = next(unit for unit in plain.units() if unit.name == "moe/b.cu")
+    there, elsewhere = parse_targets("120a,90a")
+    assert (flagged.flags(unit, there), flagged.flags(unit, elsewhere)) == (("-DGDC=1",), None)
+    assert flagged.flags(Unit(source="csrc/b.cu"), there) is None
+    assert plain.digest(unit, there) != flagged.digest(unit, there)
+
+
+TARGET = parse_target("120a")
+
+
+def kernel(name: str, *, body: int = 9, waits: int = 1) -> Kernel:
+    return Kernel(name=name, instructions=body + 3, body=body, waits=waits, triggers=0, digest="d")
+
+
+def alone(before: list[Kernel], after: list[Kernel]) -> Proof:
+    listings: list[dict[Target, dict[str, Kernel]]] = [
+        {TARGET: {one.name: one for one in kernels}} for kernels in (before, after)
+    ]
+    return prove_unit("moe/g.cu", *listings, references=[], targets=[TARGET], allowed={})
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "fault", "words"),
+    [
+        ([kernel("k", waits=0)], [kernel("k")], None, ""),
+        ([kernel("k")], [kernel("k", waits=0)], Fault.NO_WAIT, "without the wait that the release has"),
+        ([kernel("k")], [], Fault.ABSENT, "absent, present on the release"),
+        ([kernel("k")], [kernel("k", body=0, waits=0)], Fault.EMPTY, "empty, with a body on the release"),
+        ([kernel("k", body=0)], [kernel("k", body=0)], Fault.EMPTY, " empty"),
+        ([], [kernel("k", body=0)], Fault.EMPTY, " empty"),
+        ([], [kernel("EmptyKernel", body=0)], None, ""),
+    ],
+)
+def test_without_a_reference_the_release_is_the_measure(
+    before: list[Kernel], after: list[Kernel], fault: Fault | None, words: str
+) -> None:
+    proof = alone(before, after)
+    assert [finding.fault for finding in proof.findings] == ([fault] if fault else [])
+    assert all(words in str(finding) for finding in proof.findings)
+
+
+def test_the_waits_of_both_trees_are_counted() -> None:
+    proof = alone([kernel("k", waits=0), kernel("l")], [kernel("k"), kernel("l")])
+    before, after = (proof.totals(tree, "sm_120a") for tree in ("unpatched", "patched"))
+    assert ((before.waits, before.kernels), (after.waits, after.kernels)) == ((1, 2), (2, 2))
+
+
+def test_the_fast_form_refuses_modules(tmp_path: Path) -> None:
+    from downstream.commands.kernels import main
+    from downstream.errors import UsageError
+
+    with pytest.raises(UsageError, match="--fast"):
+        main(["prove", "--fast", "--modules", "moe", "--root", str(tmp_path)])
