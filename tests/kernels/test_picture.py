@@ -69,3 +69,21 @@ def test_a_proof_that_fails_says_with_what() -> None:
     text = drawn(BEFORE)
     assert "the proof<b>fails</b>" in text
     assert "k.cu: sm_120a: 3 lamport empty, with a body on sm_90a" in text
+
+
+def test_the_kernels_that_wait_are_counted_before_and_after() -> None:
+    assert "kernels that wait on sm_120a<b>0 → 4</b><small>of 5</small>" in drawn()
+
+
+def test_a_target_that_a_unit_has_no_kernel_on_is_not_drawn() -> None:
+    """A module built for one family of GPUs has none on the others."""
+    alone: list[Listings] = [{SM120: each[SM120]} for each in (BEFORE, AFTER)]
+    proof = prove_unit("g.cu", *alone, references=[], targets=[SM120], allowed={})
+    drawings = {
+        (tree, to): each.get(to, {})
+        for tree, each in zip(("unpatched", "patched"), alone, strict=True)
+        for to in (SM120, SM90)
+    }
+    text = page({"g.cu": drawings}, join([proof], []), title="t", references=[SM90], targets=[SM120])
+    assert re.findall(r"<h2>(.*?)</h2>", text) == ["sm_120a: g.cu"]
+    assert figures(text)[0] == ("lamport", {"dead": 3})

@@ -36,9 +36,9 @@ _STATES = {
     "fine": "does its work and waits for what it needs",
     "bare": "does its work without the wait it needs",
     "dead": "empty: does nothing, and says nothing",
-    "none": "has nothing to wait for",
+    "none": "does its work without a wait, and no reference has one",
 }
-_SHORT = {"fine": "alive", "bare": "without their wait", "dead": "empty", "none": "without need of a wait"}
+_SHORT = {"fine": "alive", "bare": "without their wait", "dead": "empty", "none": "without a wait"}
 _TREES = {"unpatched": "the release", "patched": "with the series"}
 
 Listings = Mapping[tuple[str, Target], Mapping[str, Kernel]]
@@ -57,6 +57,8 @@ def page(
     for target in (*targets, *references):
         role = "" if target in targets else ", which the release is made for"
         for unit, listings in units.items():
+            if not any(kernels for (_, to), kernels in listings.items() if to == target):
+                continue  # a module built for another family, or nothing of it is left
             body.append(f"<h2>{target}{role}: {escape(unit)}</h2>")
             body.append(_table(listings, target, references[0]))
     body.append(_rest(proof))
@@ -71,6 +73,10 @@ def _answer(proof: Proof, targets: Sequence[Target]) -> str:
         f" {proof.empty('patched', str(target))}</b></li>"
         for target in targets
     ]
+    for target in targets:
+        before, after = (proof.totals(tree, str(target)) for tree in _TREES)
+        told = f"<small>of {after.kernels}</small>"
+        cards.append(f"<li>kernels that wait on {target}<b>{before.waits} → {after.waits}</b>{told}</li>")
     for target in dict.fromkeys(target for _, target, _ in proof.equal):
         same = sum(count for _, to, count in proof.equal if to == target)
         declared = sum(each.count for each in proof.moved if each.target == target)
