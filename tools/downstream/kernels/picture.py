@@ -73,10 +73,10 @@ def _answer(proof: Proof, targets: Sequence[Target]) -> str:
         f" {proof.empty('patched', str(target))}</b></li>"
         for target in targets
     ]
-    for target in targets:
-        before, after = (proof.totals(tree, str(target)) for tree in _TREES)
+    for name in map(str, targets):
+        before, after = (proof.totals(tree, name) for tree in _TREES)
         told = f"<small>of {after.kernels}</small>"
-        cards.append(f"<li>kernels that wait on {target}<b>{before.waits} → {after.waits}</b>{told}</li>")
+        cards.append(f"<li>kernels that wait on {name}<b>{before.waits} → {after.waits}</b>{told}</li>")
     for target in dict.fromkeys(target for _, target, _ in proof.equal):
         same = sum(count for _, to, count in proof.equal if to == target)
         declared = sum(each.count for each in proof.moved if each.target == target)
