@@ -102,7 +102,7 @@ def test_a_block_arrives_with_its_slowest_warp(way: str, ours: Paused) -> None:
 
 @pytest.mark.parametrize("way", ["oneshot", "twoshot", "norm"])
 def test_stock_s_flag_overtakes_the_writes_of_its_block(way: str, upstreams: Paused) -> None:
-    """Rank 0 reads all but the first warp's part of each of rank 1's 24 blocks before it is there."""
+    """Rank 0 reads all but the first warp's part of each of rank 1's blocks before it is there."""
     answer = upstreams(f"late-{way}")
     assert not answer["hung"]
     assert answer["wrong"] > 0

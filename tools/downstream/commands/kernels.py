@@ -97,7 +97,9 @@ def _prove(options: argparse.Namespace) -> int:
     targets, references = parse_targets(options.targets), parse_targets(options.references)
     if not targets or not references:
         raise UsageError("--targets, --references", "name at least one each", f"{TARGETS} and {REFERENCES} are usual")
-    if options.modules and options.fast:
+    if options.python and options.modules is None:
+        raise UsageError("--python", "is for --modules", "leave it out")
+    if options.modules is not None and options.fast:
         step = "leave --fast out, and name a few units with --units"
         raise UsageError("--fast", "has no target to compare with in modules that are built for one family", step)
     pins = load(options.root)
@@ -106,7 +108,7 @@ def _prove(options: argparse.Namespace) -> int:
         tree = build(pins, pins.pin(line, "flashinfer"), session)
         before: Sources
         after: Sources
-        if options.modules:
+        if options.modules is not None:
             reach, before, after = kernels_modules.read(options, tree, session)
         else:
             before = Sources(tree.base)
@@ -121,7 +123,7 @@ def _prove(options: argparse.Namespace) -> int:
             reach = chosen
         if options.fast:
             return tell_fast(options, tree, reach, _fast(options, tree, reach, before, after))
-        if not options.units and not options.modules:
+        if not options.units and options.modules is None:
             reach = _unsettled(options, tree, reach, before, after)
         return _full(options, tree, reach, before, after)
 
@@ -172,13 +174,22 @@ def _full(options: argparse.Namespace, tree: PatchedTree, reach: Touched, before
     both = (*references, *targets)
     toolchain = toolchain_of(options)
     outside = headers(options.root, default_folder(), offline=options.offline)[2:]
-    built = {unit.name: [to for to in both if after.flags(unit, to) is not None] for unit in reach.units}
-    jobs = [Job(tree=name, unit=unit, target=to) for unit in reach.units for to in built[unit.name] for name in TREES]
+    trees = {"unpatched": before, "patched": after}
+    jobs = [
+        Job(tree=name, unit=unit, target=to)
+        for unit in reach.units
+        for to in both
+        for name, tree_sources in trees.items()
+        if tree_sources.flags(unit, to) is not None
+    ]
+    built = {
+        unit.name: [to for to in both if any(j.unit == unit and j.target == to for j in jobs)] for unit in reach.units
+    }
     found = compile_all(
         jobs,
         toolchain,
         outside,
-        {"unpatched": before, "patched": after},
+        trees,
         default_folder(),
         workers=options.jobs or workers_for(*((MEMORY,) if options.modules else ())),
         progress=progress(quiet=options.quiet),
@@ -191,8 +202,8 @@ def _full(options: argparse.Namespace, tree: PatchedTree, reach: Touched, before
     proofs = [
         prove_unit(
             name,
-            {to: listings["unpatched", to] for to in built[name]},
-            {to: listings["patched", to] for to in built[name]},
+            {to: listings.get(("unpatched", to), {}) for to in built[name]},
+            {to: listings.get(("patched", to), {}) for to in built[name]},
             references=[to for to in references if to in built[name]],
             targets=[to for to in targets if to in built[name]],
             allowed=allowed,

@@ -40,6 +40,12 @@ def read(
     from downstream.trees.open import wheel_files
 
     names = tuple(dict.fromkeys(options.modules.replace(",", " ").split()))
+    if not names:
+        raise UsageError(
+            "--modules", "names none", "gemm_sm120 and cutlass_fused_moe_sm120 are two that FlashInfer has"
+        )
+    if options.python and not options.python.is_file():
+        raise UsageError("--python", f"{options.python} is no interpreter", "name one that has torch, or leave it out")
     both = tuple(dict.fromkeys((*parse_targets(options.references), *parse_targets(options.targets))))
     cache, bar = default_folder(), progress(quiet=options.quiet)
     toolchain = toolchain_of(options)
@@ -53,9 +59,10 @@ def read(
     changed = tuple(tree.changed)
     new = module_sources(tree, layout, after, toolchain, names, both, like=old, changed=changed, progress=bar)
     reach = touched_units(old, new, changed)
-    fits = [unit for unit in reach.units if any(new.flags(unit, target) is not None for target in both)]
+    fits = [unit for unit in reach.units if any(each.flags(unit, to) is not None for to in both for each in (old, new))]
     if not fits:
-        built = sorted({str(to) for module in new.modules.values() for to in module.targets})
-        problem = "the series touches no unit of these modules for the targets and references"
-        raise UsageError("--modules", problem, f"they are built for {', '.join(built) or 'none of them'}")
+        hows = (how for module in new.modules.values() for how in module.compiles.values())
+        built = ", ".join(sorted({str(to) for how in hows for to in how.targets}))
+        problem = f"the series touches no unit of these modules, which are built for {built}, for these targets"
+        raise UsageError("--modules", problem, "name other modules, or their targets with --targets and --references")
     return reach.keep(fits, "its module is not built for these targets and references"), old, new

@@ -56,6 +56,8 @@ def tell(options: argparse.Namespace, tree: PatchedTree, proof: Proof, toolchain
         print(finding)
     if not options.quiet:
         print(f"{'family':46} {'target':8} {'tree':10} kernels  empty  instructions  waits  triggers")
+        if not proof.rows:
+            print("none")
         unit = ""
         for row in proof.rows:
             if row.unit != unit and len({each.unit for each in proof.rows}) > 1:
@@ -66,11 +68,10 @@ def tell(options: argparse.Namespace, tree: PatchedTree, proof: Proof, toolchain
                 f"{row.family:46} {row.target:8} {row.tree:10} {row.kernels:7} {row.empty:6} {span:>13}"
                 f" {row.waits:6} {row.triggers:9}"
             )
-        filled = {row.unit for row in proof.rows}
         for unit, reference, count in proof.equal:
-            if unit in filled:
+            if unit not in proof.bare:
                 print(f"{unit}: {reference}: {counted(count, 'kernel')} byte for byte the same")
-        for unit in sorted({unit for unit, _, _ in proof.equal} - filled):
+        for unit in proof.bare:
             print(f"{unit}: no kernel for any target: the flags of its module instantiate none")
         for moved in proof.moved:
             print(f"{moved.unit}: {moved.target}: {moved.count} {moved.family} changed, declared by {moved.patch}")
@@ -81,7 +82,8 @@ def tell(options: argparse.Namespace, tree: PatchedTree, proof: Proof, toolchain
             f"{target}: {before.empty} empty kernels before, {after.empty} after;"
             f" {before.waits} of {before.kernels} wait before, {after.waits} of {after.kernels} after"
         )
-    print(f"{tree.base.name}: the proof {'holds' if proof.holds else 'fails'} ({toolchain.identity})")
+    answer = "holds" if proof.holds else "fails" if proof.findings else "has no kernel to look at"
+    print(f"{tree.base.name}: the proof {answer} ({toolchain.identity})")
     return OK if proof.holds else FINDINGS
 
 

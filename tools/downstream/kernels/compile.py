@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from downstream.arches import Target
+from downstream.errors import ToolchainError
 from downstream.kernels import machine, standin
 from downstream.kernels.sources import ROOTS, Sources
 from downstream.kernels.toolchain import Toolchain, run
@@ -72,6 +73,10 @@ def machine_code(
     A listing is kept below *cache* under everything that goes in: compiler, flags, target and the
     content of each file that the unit may include. *ffi* are TVM's header folders.
     """
+    own = sources.flags(unit, target)
+    if own is None:
+        raise ToolchainError(unit.name, f"{sources.tree.name} does not build it for {target}")
+    flags = own if unit.module else (*FLAGS, *own)  # a module's are whole
     key = hashlib.sha256(
         "\n".join([_GENERATION, toolchain.digest, *FLAGS, str(target), sources.digest(unit, target)]).encode()
     ).hexdigest()
@@ -86,7 +91,7 @@ def machine_code(
         sources.lay(unit, tree)
         cubin = folder / f"{Path(unit.source).name}.{target}.cubin"  # complaints name it
         outside = [toolchain.home / "include", toolchain.home / "include" / "cccl", *ffi]
-        command = [str(toolchain.nvcc), "-cubin", gencode(target), *FLAGS, *(sources.flags(unit, target) or ())]
+        command = [str(toolchain.nvcc), "-cubin", gencode(target), *flags]
         command += [*include_flags(unit, outside), *standin.flags(folder), "-objtemp", unit.source, "-o", str(cubin)]
         run(command, cwd=tree, env={"TMPDIR": name})
         kernels = machine.listing(toolchain, cubin)

@@ -120,7 +120,8 @@ def specs(env: BuildEnvironment, modules: Sequence[str], variables: Mapping[str,
         step = f"some it has: {', '.join(near[:12])}"
         raise UsageError("--modules", f"FlashInfer has no generator for {', '.join(answer['unknown'])}", step)
     for module, reason in answer["failed"].items():
-        raise ToolchainError(module, f"FlashInfer's generator refuses: {reason}")
+        step = "name targets that it is built for, or leave it out" if "architectures" in reason else ""
+        raise ToolchainError(module, f"FlashInfer's generator refuses: {reason}", step)
     places = ("ninja", "library", "generated")
     found = [
         Spec(module=one["module"], name=one["name"], **{place: Path(one[place]) for place in places})

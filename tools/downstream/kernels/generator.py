@@ -62,5 +62,8 @@ def main(names: list[str]) -> None:
 
 if __name__ == "__main__":
     with contextlib.redirect_stdout(sys.stderr):
-        importlib.import_module("flashinfer.jit")  # prints and logs as it is imported
+        try:
+            importlib.import_module("flashinfer.jit")  # prints and logs as it is imported
+        except ModuleNotFoundError as missing:
+            sys.exit(f"{sys.executable} has no module '{missing.name}', which FlashInfer's generator imports")
     main(sys.argv[1:])

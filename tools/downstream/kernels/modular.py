@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import tempfile
@@ -11,7 +12,6 @@ from pathlib import Path
 
 from downstream.arches import Target, parse_target
 from downstream.errors import ToolchainError
-from downstream.kernels.compile import FLAGS
 from downstream.kernels.environment import BuildEnvironment, Spec, specs
 from downstream.kernels.modules import arch_list
 from downstream.kernels.sources import ROOTS, Sources, Touched
@@ -23,20 +23,29 @@ from downstream.trees.tree import LayeredTree, Tree
 
 GENERATED = "generated"  # where generated sources lie in a tree, by their place in FlashInfer's own folder
 MEMORY = 8_000_000_000  # bytes one compile of a grouped GEMM takes, with room (7.6 GB measured)
-_VARIABLE = re.compile(r"^(\w+) = (.*)$", re.MULTILINE)
-_COMPILE = re.compile(r"^build (?:\$.|[^:])+: cuda_compile (.+)$", re.MULTILINE)
-_CODE = re.compile(r"code=\[?(sm_\d+[af]?)")
+_VARIABLE = re.compile(r"^(\w+) = (.*)$")
+_OWN = re.compile(r"^\s+cuda_cflags = (.*)$")  # below a build line: in place of the file's own
+_COMPILE = re.compile(r"^build (?:\$.|[^:])+: cuda_compile (.+)$")
+_CODE = re.compile(r"sm_\d+[af]?")
+# What would change flags or the host compiler from outside; the proof is of what a release does by itself.
+_SEALED = re.compile(r"FLASHINFER_\w+|CC|CXX")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compile:
+    """How a module compiles one source: all flags in their order, folders and targets apart."""
+
+    folders: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    targets: tuple[Target, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Module:
-    """What a module's ninja file says: its CUDA sources, where they look for headers, and the flags of each compile."""
+    """What a module's ninja file says: its CUDA sources by repository path, and how each is compiled."""
 
     name: str
-    sources: tuple[str, ...]
-    folders: tuple[str, ...]
-    flags: tuple[str, ...]  # beyond compile.FLAGS
-    targets: tuple[Target, ...]
+    compiles: Mapping[str, Compile]
 
 
 @dataclass(frozen=True)
@@ -45,54 +54,66 @@ class ModuleSources(Sources):
 
     modules: Mapping[str, Module] = field(default_factory=dict)
 
-    def flags(self, unit: Unit, target: Target) -> tuple[str, ...] | None:
+    def compile(self, unit: Unit) -> Compile | None:
         module = self.modules.get(unit.module)
-        if module is None or unit.source not in module.sources or target not in module.targets:
-            return None
-        return module.flags
+        return module.compiles.get(unit.source) if module else None
+
+    def flags(self, unit: Unit, target: Target) -> tuple[str, ...] | None:
+        found = self.compile(unit)
+        return found.flags if found and target in found.targets else None
 
     def units(self) -> Iterator[Unit]:
         for module in self.modules.values():
-            for source in module.sources:
-                yield Unit(source=source, include=module.folders, module=module.name)
+            for source, how in module.compiles.items():
+                yield Unit(source=source, include=how.folders, module=module.name)
 
 
 def read_module(name: str, ninja: str, place: Callable[[str], str | None]) -> Module:
     """Read the text of a *ninja* file as FlashInfer writes it. *place* gives the repository path of a file or folder.
 
-    Folders that have none (the toolkit's, Python's) are left out, and so are the flags common to every module
-    and the file's own targets: who compiles a unit names one. Raises ToolchainError for a source without a path.
+    Folders that have none (the toolkit's, Python's) are left out, and so are targets and --threads: who compiles a
+    unit names one target. Raises ToolchainError for a source without a path, or where no target is named.
     """
-    text = ninja.replace("$\n", " ")
-    variables = dict(_VARIABLE.findall(text))
-    words = iter(shlex.split(_expanded("$cuda_cflags", variables)))
-    folders: list[str] = []
+    variables: dict[str, str] = {}
+    own: dict[str, str] = {}
+    source = ""
+    for line in ninja.replace("$\n", " ").splitlines():
+        if found := _COMPILE.match(line):
+            path = found[1].strip().replace("$ ", " ").replace("$:", ":")
+            if (placed := place(path)) is None:
+                raise ToolchainError(name, f"compiles {path}, which is neither in the release nor generated")
+            source = placed
+            own[source] = "$cuda_cflags"
+        elif found := _OWN.match(line):
+            own[source] = found[1]
+        elif found := _VARIABLE.match(line):
+            variables[found[1]] = found[2]
+    compiles = {}
+    for source, text in own.items():
+        how = _read_flags(shlex.split(_expanded(text, variables)), place)
+        if not how.targets:
+            raise ToolchainError(name, f"{source} is compiled for no target that its flags name")
+        compiles[source] = how
+    return Module(name=name, compiles=compiles)
+
+
+def _read_flags(words: Sequence[str], place: Callable[[str], str | None]) -> Compile:
+    rest = iter(words)
+    folders: list[str | None] = []
     flags: list[str] = []
     targets: list[Target] = []
-    for word in words:
-        if word in ("-isystem", "-I"):
-            folders.append(next(words, ""))
+    for word in rest:
+        option, _, value = word.partition("=")
+        if option in ("-isystem", "--system-include", "-I", "--include-path"):
+            folders.append(place(value or next(rest, "")))
         elif word.startswith("-I"):
-            folders.append(word[2:])
-        elif word.startswith("-gencode"):
-            code = word if "=" in word else next(words, "")
-            targets += [parse_target(each) for each in _CODE.findall(code)]
-        elif word not in FLAGS and not word.startswith("--threads"):
+            folders.append(place(word[2:]))
+        elif option in ("-gencode", "--generate-code", "-arch", "--gpu-architecture"):
+            targets += [parse_target(code) for code in _CODE.findall(value or next(rest, ""))]
+        elif option not in ("--threads", "-t"):
             flags.append(word)
-    sources = []
-    for written in _COMPILE.findall(text):
-        path = written.strip().replace("$ ", " ").replace("$:", ":")
-        if (source := place(path)) is None:
-            raise ToolchainError(name, f"compiles {path}, which is neither in the release nor generated")
-        sources.append(source)
-    placed = [place(folder) for folder in folders]
-    return Module(
-        name=name,
-        sources=tuple(dict.fromkeys(sources)),
-        folders=tuple(dict.fromkeys(each for each in placed if each is not None and each not in ROOTS)),
-        flags=tuple(dict.fromkeys(flags)),
-        targets=tuple(dict.fromkeys(targets)),
-    )
+    kept = dict.fromkeys(each for each in folders if each is not None and each not in ROOTS)
+    return Compile(folders=tuple(kept), flags=tuple(flags), targets=tuple(dict.fromkeys(targets)))
 
 
 def _expanded(text: str, variables: Mapping[str, str]) -> str:
@@ -120,7 +141,7 @@ def module_sources(
     """
     # Not where modules are built: nothing is compiled here, and a build may be under way there for minutes.
     with tempfile.TemporaryDirectory(prefix="modules-") as work, progress.task("ask for the modules"):
-        variables = {
+        variables = dict.fromkeys(filter(_SEALED.fullmatch, os.environ), "") | {
             "CUDA_HOME": str(toolchain.home),
             "FLASHINFER_CUDA_ARCH_LIST": arch_list(targets),
             "FLASHINFER_WORKSPACE_BASE": work,
@@ -156,19 +177,21 @@ def _read(spec: Spec, env: BuildEnvironment, layout: Layout) -> Module:
 
 
 def touched_units(before: ModuleSources, after: ModuleSources, changed: Sequence[str]) -> Touched:
-    """Return the units of both trees' modules that differ: in a file that they may include, in text, or in flags.
+    """Return the units of both trees' modules that differ: in a file that they may include, in text, flags or targets.
 
-    A unit that one tree alone has, or builds for other targets, is left out with the reason.
+    *changed* are the series' files; generated ones are compared. A unit that one tree alone has is left out,
+    with the reason.
     """
-    old, new = set(before.units()), set(after.units())
+    old, new = ({(unit.module, unit.source): unit for unit in tree.units()} for tree in (before, after))
+    written = {path for path in before.paths | after.paths if path.startswith(f"{GENERATED}/")}
+    files = {*changed, *(path for path in written if before.tree.read(path) != after.tree.read(path))}
     units, left = [], []
-    files = frozenset(changed)
-    for unit in sorted(old | new, key=lambda one: one.name):
-        if unit not in old or unit not in new:
-            left.append((unit, f"only the {'patched' if unit in new else 'unpatched'} tree has it"))
+    for key in sorted({*old, *new}):
+        unit = new.get(key) or old[key]
+        if key not in old or key not in new:
+            left.append((unit, f"only the {'patched' if key in new else 'unpatched'} tree has it"))
             continue
-        same = before.modules[unit.module].flags == after.modules[unit.module].flags
-        same = same and before.tree.read(unit.source) == after.tree.read(unit.source)
+        same = before.compile(unit) == after.compile(unit)
         if not same or not files.isdisjoint((*before.closure(unit), *after.closure(unit))):
             units.append(unit)
     return Touched(files=tuple(sorted(files)), units=tuple(units), other=(), idle=(), flags=(), left=tuple(left))

@@ -102,10 +102,12 @@ class Proof:
     moved: tuple[Moved, ...] = ()
     equal: tuple[tuple[str, str, int], ...] = ()  # unit, reference, kernels whose code is byte for byte the same
     unproved: tuple[str, ...] = ()  # touched units that were not compiled
+    bare: tuple[str, ...] = ()  # units of which no tree has a kernel for any target or reference
 
     @property
     def holds(self) -> bool:
-        return not self.findings
+        """Whether there is no finding, and something to find one in."""
+        return not self.findings and bool(self.rows)
 
     def empty(self, tree: str, target: str) -> int:
         return self.totals(tree, target).empty
@@ -142,8 +144,8 @@ def prove_unit(
 ) -> Proof:
     """Judge one unit. *allowed* maps families to the patch that declares their change (see declared()).
 
-    Without *references*, as for the sources that a generator writes for one family of GPUs, a target must not lack
-    what the release has there, and no kernel may be empty.
+    A target must lack nothing that a reference or the release on that target has, and a kernel that no reference has
+    must not be empty.
     """
     findings: list[Finding] = []
     moved: list[Moved] = []
@@ -159,24 +161,32 @@ def prove_unit(
             else:
                 findings.append(_finding(Fault.MOVED, unit, reference, str(reference), group, names))
     for target in targets:
+        lacking: list[Finding] = []
         for reference in references:
             # What the release itself does there is the measure; what only the series adds must hold as well.
             wanted = {**patched[reference], **unpatched[reference]}
-            findings += _lacking(unit, wanted, patched[target], str(reference), target)
-        if not references:
-            findings += _lacking(unit, unpatched[target], patched[target], RELEASE, target)
-            dead = [
-                name
-                for name, kernel in patched[target].items()
-                if kernel.empty and kernel.family not in MEANT_EMPTY and not _alive(unpatched[target], name)
-            ]
-            for group, names in _families(sorted(dead), patched[target]).items():
-                findings.append(_finding(Fault.EMPTY, unit, target, "", group, names))
+            lacking += _lacking(unit, wanted, patched[target], str(reference), target)
+        # And what it does on the target: a body may exist there alone, as in a module for one family of GPUs.
+        told = {(finding.fault, finding.family) for finding in lacking}
+        alone = _lacking(unit, unpatched[target], patched[target], RELEASE, target)
+        known = {name for reference in references for name in patched[reference]}
+        dead = [
+            name
+            for name, kernel in patched[target].items()
+            if kernel.empty
+            and name not in known
+            and kernel.family not in MEANT_EMPTY
+            and not _alive(unpatched[target], name)
+        ]
+        for group, names in _families(sorted(dead), patched[target]).items():
+            alone.append(_finding(Fault.EMPTY, unit, target, "", group, names))
+        findings += [*lacking, *(finding for finding in alone if (finding.fault, finding.family) not in told)]
     return Proof(
         rows=tuple(_rows(unit, "unpatched", unpatched)) + tuple(_rows(unit, "patched", patched)),
         findings=tuple(findings),
         moved=tuple(moved),
         equal=tuple(equal),
+        bare=() if any(unpatched.values()) or any(patched.values()) else (unit,),
     )
 
 
@@ -189,6 +199,7 @@ def join(proofs: Iterable[Proof], unproved: Sequence[str] = ()) -> Proof:
         moved=tuple(entry for proof in found for entry in proof.moved),
         equal=tuple(entry for proof in found for entry in proof.equal),
         unproved=tuple(unproved),
+        bare=tuple(unit for proof in found for unit in proof.bare),
     )
 
 
