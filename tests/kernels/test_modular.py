@@ -234,7 +234,7 @@ def test_what_the_target_alone_has_is_measured_by_the_release_beside_a_reference
 
 def test_a_proof_without_a_kernel_does_not_hold_and_names_the_unit() -> None:
     proof = alone([], [])
-    assert (proof.holds, proof.findings, proof.bare) == (False, (), ("moe/g.cu",))
+    assert (proof.holds, proof.findings, proof.no_kernels) == (False, (), ("moe/g.cu",))
 
 
 def test_the_waits_of_both_trees_are_counted() -> None:

@@ -61,8 +61,8 @@ def read(
     reach = touched_units(old, new, changed)
     fits = [unit for unit in reach.units if any(each.flags(unit, to) is not None for to in both for each in (old, new))]
     if not fits:
-        hows = (how for module in new.modules.values() for how in module.compiles.values())
-        built = ", ".join(sorted({str(to) for how in hows for to in how.targets}))
+        compiles = (each for module in new.modules.values() for each in module.compiles.values())
+        built = ", ".join(sorted({str(to) for each in compiles for to in each.targets}))
         problem = f"the series touches no unit of these modules, which are built for {built}, for these targets"
         raise UsageError("--modules", problem, "name other modules, or their targets with --targets and --references")
     return reach.keep(fits, "its module is not built for these targets and references"), old, new

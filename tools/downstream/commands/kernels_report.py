@@ -69,9 +69,9 @@ def tell(options: argparse.Namespace, tree: PatchedTree, proof: Proof, toolchain
                 f" {row.waits:6} {row.triggers:9}"
             )
         for unit, reference, count in proof.equal:
-            if unit not in proof.bare:
+            if unit not in proof.no_kernels:
                 print(f"{unit}: {reference}: {counted(count, 'kernel')} byte for byte the same")
-        for unit in proof.bare:
+        for unit in proof.no_kernels:
             print(f"{unit}: no kernel for any target: the flags of its module instantiate none")
         for moved in proof.moved:
             print(f"{moved.unit}: {moved.target}: {moved.count} {moved.family} changed, declared by {moved.patch}")

@@ -102,7 +102,7 @@ class Proof:
     moved: tuple[Moved, ...] = ()
     equal: tuple[tuple[str, str, int], ...] = ()  # unit, reference, kernels whose code is byte for byte the same
     unproved: tuple[str, ...] = ()  # touched units that were not compiled
-    bare: tuple[str, ...] = ()  # units of which no tree has a kernel for any target or reference
+    no_kernels: tuple[str, ...] = ()  # units of which no tree has a kernel for any target or reference
 
     @property
     def holds(self) -> bool:
@@ -186,7 +186,7 @@ def prove_unit(
         findings=tuple(findings),
         moved=tuple(moved),
         equal=tuple(equal),
-        bare=() if any(unpatched.values()) or any(patched.values()) else (unit,),
+        no_kernels=() if any(unpatched.values()) or any(patched.values()) else (unit,),
     )
 
 
@@ -199,7 +199,7 @@ def join(proofs: Iterable[Proof], unproved: Sequence[str] = ()) -> Proof:
         moved=tuple(entry for proof in found for entry in proof.moved),
         equal=tuple(entry for proof in found for entry in proof.equal),
         unproved=tuple(unproved),
-        bare=tuple(unit for proof in found for unit in proof.bare),
+        no_kernels=tuple(unit for proof in found for unit in proof.no_kernels),
     )
 
 
