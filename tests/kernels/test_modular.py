@@ -23,7 +23,7 @@ cuda_home = /cuda
 nvcc = $cuda_home/bin/nvcc
 common_cflags = -DPy_LIMITED_API=0x03090000 $
     -I/site/csrc/nv $
-    -I/work/generated/moe $
+    -I/out/generated/moe $
     -isystem $cuda_home/include $
     -isystem /site/include $
     -isystem /site/csrc
@@ -40,15 +40,15 @@ cuda_cflags = $common_cflags $
 rule cuda_compile
   command = $nvcc $cuda_cflags -c $in -o $out
 
-build /work/moe/a.o: cuda_compile /site/csrc/a.cu
-build /work/moe/g$ 1.o: cuda_compile /work/generated/moe/g$ 1.cu
-build /work/moe/log.o: compile /site/csrc/log.cpp
-build /work/moe/moe.so: link /work/moe/a.o
+build /out/moe/a.o: cuda_compile /site/csrc/a.cu
+build /out/moe/g$ 1.o: cuda_compile /out/generated/moe/g$ 1.cu
+build /out/moe/log.o: compile /site/csrc/log.cpp
+build /out/moe/moe.so: link /out/moe/a.o
 """
 
 
 def place(path: str) -> str | None:
-    for start, ours in (("/site/", ""), ("/work/generated/", "generated/")):
+    for start, ours in (("/site/", ""), ("/out/generated/", "generated/")):
         if path.startswith(start):
             return ours + path.removeprefix(start)
     return None
@@ -82,7 +82,7 @@ def test_every_flag_counts_in_its_order(old: str, new: str) -> None:
 
 def test_a_source_s_own_flags_replace_the_file_s() -> None:
     """FlashInfer 0.7.2 writes them below a build line."""
-    build = "build /work/moe/a.o: cuda_compile /site/csrc/a.cu\n"
+    build = "build /out/moe/a.o: cuda_compile /site/csrc/a.cu\n"
     ninja = NINJA.replace(
         build, f"{build}  cuda_cflags = $common_cflags $\n    -DOWN -gencode=arch=compute_90a,code=sm_90a\n"
     )
