@@ -113,6 +113,15 @@ def test_what_would_change_a_compiler_s_meaning_is_left_out(monkeypatch: pytest.
     assert environment({"CPATH": "/asked"})["CPATH"] == "/asked"
 
 
+def test_more_is_taken_out_by_whole_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Out, not emptied: FlashInfer reads an empty CC as a host compiler."""
+    for name in ("CC", "CCACHE_DIR", "FLASHINFER_JIT_DEBUG"):
+        monkeypatch.setenv(name, "1")
+    found = environment({"FLASHINFER_NVCC": "asked"}, without=r"FLASHINFER_\w+|CC|CXX")
+    assert not {"CC", "FLASHINFER_JIT_DEBUG"} & set(found)
+    assert (found["CCACHE_DIR"], found["FLASHINFER_NVCC"]) == ("1", "asked")
+
+
 def test_a_failing_tool_is_quoted() -> None:
     with pytest.raises(ToolchainError, match="exit code 3:\nlast words"):
         run(["sh", "-c", "echo last words >&2; exit 3"])

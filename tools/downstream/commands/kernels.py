@@ -164,7 +164,7 @@ TREES = ("unpatched", "patched")
 
 def _full(options: argparse.Namespace, tree: PatchedTree, reach: Touched, before: Any, after: Any) -> int:
     from downstream.kernels.compile import Job, compile_all, workers_for
-    from downstream.kernels.modular import MEMORY
+    from downstream.kernels.module_sources import MEMORY
     from downstream.kernels.picture import page
     from downstream.kernels.proof import declared, join, prove_unit
     from downstream.kernels.toolchain import headers

@@ -14,7 +14,7 @@ from downstream.errors import UsageError
 from downstream.report.terminal import progress
 
 if TYPE_CHECKING:
-    from downstream.kernels.modular import ModuleSources
+    from downstream.kernels.module_sources import ModuleSources
     from downstream.kernels.sources import Touched
     from downstream.patched import PatchedTree
     from downstream.trees.session import Session
@@ -35,7 +35,7 @@ def read(
 ) -> tuple[Touched, ModuleSources, ModuleSources]:
     """Return the units of ``--modules`` that the series touches, and both trees' sources."""
     from downstream.kernels.environment import TORCH, installed_wheel, interpreter
-    from downstream.kernels.modular import module_sources, touched_units
+    from downstream.kernels.module_sources import module_sources, touched_units
     from downstream.trees.cache import default_folder
     from downstream.trees.open import wheel_files
 

@@ -107,13 +107,17 @@ def installed_wheel(python: Path, wheel: Path, cache: Path, *, inherited: str = 
     return BuildEnvironment(python=python, site=site, path=path)
 
 
-def specs(env: BuildEnvironment, modules: Sequence[str], variables: Mapping[str, str]) -> tuple[str, tuple[Spec, ...]]:
+def specs(
+    env: BuildEnvironment, modules: Sequence[str], variables: Mapping[str, str], *, without: str = ""
+) -> tuple[str, tuple[Spec, ...]]:
     """Ask FlashInfer for the ninja files of *modules*; return its version and a Spec each.
+
+    It sees *variables*, and of the caller's those whose names *without* (a regex) does not fit.
 
     Raises UsageError for a name it has no generator for, ToolchainError where a generator refuses.
     """
     command = [str(env.python), "-P", str(GENERATOR), *modules]
-    text = _run(command, "generator", {**variables, "PYTHONPATH": env.path})
+    text = _run(command, "generator", {**variables, "PYTHONPATH": env.path}, without=without)
     answer = json.loads(text[text.index("{") :])
     if answer["unknown"]:
         near = [name for name in answer["known"] if re.search("comm|moe|norm|gemm", name)]
@@ -130,8 +134,9 @@ def specs(env: BuildEnvironment, modules: Sequence[str], variables: Mapping[str,
     return answer["version"], tuple(found)
 
 
-def _run(command: Sequence[str], what: str, variables: Mapping[str, str] | None = None) -> str:
-    ran = subprocess.run(command, env=environment(variables), capture_output=True, text=True, check=False)
+def _run(command: Sequence[str], what: str, variables: Mapping[str, str] | None = None, *, without: str = "") -> str:
+    sealed = environment(variables, without=without)
+    ran = subprocess.run(command, env=sealed, capture_output=True, text=True, check=False)
     if ran.returncode:
         words = "\n".join((ran.stderr.strip() or ran.stdout.strip()).splitlines()[-8:])
         raise ToolchainError(what, f"failed with exit code {ran.returncode}:\n{words}")

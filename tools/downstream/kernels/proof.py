@@ -18,7 +18,7 @@ _DECLARED = re.compile(rf"^{DECLARATION}:[ \t]*(.+)$".encode(), re.MULTILINE | r
 
 Listings = Mapping[Target, Mapping[str, Kernel]]
 
-# What a unit that no reference is built for is measured by: the release itself, on the target.
+# A measure beside the references: the release itself, on the target.
 RELEASE = "the release"
 
 
@@ -46,9 +46,7 @@ class Finding:
 
     def __str__(self) -> str:
         words = {
-            Fault.EMPTY: f"empty, with a body on {self.reference}"
-            if self.reference
-            else "empty, and so in the release",
+            Fault.EMPTY: f"empty, with a body on {self.reference}" if self.reference else "empty, and on no reference",
             Fault.ABSENT: f"absent, present on {self.reference}",
             Fault.NO_WAIT: f"without the wait that {self.reference} has",
             Fault.NO_TRIGGER: f"without the trigger that {self.reference} has",

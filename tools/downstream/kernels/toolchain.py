@@ -49,9 +49,11 @@ class Toolchain:
         return f"nvcc {self.version}, {self.host}, {self.digest[:16]}"
 
 
-def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment that compilers run in: ours without what would change their meaning."""
-    kept = {name: value for name, value in os.environ.items() if name not in _SEALED}
+def environment(extra: Mapping[str, str] | None = None, *, without: str = "") -> dict[str, str]:
+    """The environment that compilers run in: ours without what would change their meaning, and *without* (a regex)."""
+    kept = {
+        name: value for name, value in os.environ.items() if name not in _SEALED and not re.fullmatch(without, name)
+    }
     return kept | {"LC_ALL": "C"} | dict(extra or {})
 
 

@@ -37,7 +37,7 @@ _MOE_FLAGS = {
 class Unit:
     """One translation unit. ``moe`` are those whose flags the tree's fused MoE generators hold.
 
-    ``module`` is set where its ninja file holds them (see modular.py): a source may be in several modules.
+    ``module`` is set where its ninja file holds them (see module_sources.py): a source may be in several modules.
     """
 
     source: str  # repository path

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import tempfile
@@ -28,7 +27,7 @@ _OWN = re.compile(r"^\s+cuda_cflags = (.*)$")  # below a build line: in place of
 _COMPILE = re.compile(r"^build (?:\$.|[^:])+: cuda_compile (.+)$")
 _CODE = re.compile(r"sm_\d+[af]?")
 # What would change flags or the host compiler from outside; the proof is of what a release does by itself.
-_SEALED = re.compile(r"FLASHINFER_\w+|CC|CXX")
+_SEALED = r"FLASHINFER_\w+|CC|CXX"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,14 +140,14 @@ def module_sources(
     """
     # Not where modules are built: nothing is compiled here, and a build may be under way there for minutes.
     with tempfile.TemporaryDirectory(prefix="modules-") as work, progress.task("ask for the modules"):
-        variables = dict.fromkeys(filter(_SEALED.fullmatch, os.environ), "") | {
+        variables = {
             "CUDA_HOME": str(toolchain.home),
             "FLASHINFER_CUDA_ARCH_LIST": arch_list(targets),
             "FLASHINFER_WORKSPACE_BASE": work,
             "FLASHINFER_DISABLE_VERSION_CHECK": "1",
             "PYTHONHASHSEED": "0",
         }
-        _, found = specs(env, names, variables)
+        _, found = specs(env, names, variables, without=_SEALED)
         written = {
             f"{GENERATED}/{path.relative_to(spec.generated).as_posix()}": path.read_bytes()
             for spec in found[:1]

@@ -10,7 +10,7 @@ from downstream.arches import Target, parse_target, parse_targets
 from downstream.commands.kernels import main
 from downstream.errors import ToolchainError, UsageError
 from downstream.kernels.machine import Kernel
-from downstream.kernels.modular import Compile, Module, ModuleSources, read_module, touched_units
+from downstream.kernels.module_sources import Compile, Module, ModuleSources, read_module, touched_units
 from downstream.kernels.proof import Fault, Proof, prove_unit
 from downstream.kernels.sources import Touched
 from downstream.kernels.units import Unit
@@ -194,8 +194,8 @@ def alone(before: list[Kernel], after: list[Kernel]) -> Proof:
         ([kernel("k")], [kernel("k", waits=0)], Fault.NO_WAIT, "without the wait that the release has"),
         ([kernel("k")], [], Fault.ABSENT, "absent, present on the release"),
         ([kernel("k")], [kernel("k", body=0, waits=0)], Fault.EMPTY, "empty, with a body on the release"),
-        ([kernel("k", body=0)], [kernel("k", body=0)], Fault.EMPTY, " empty"),
-        ([], [kernel("k", body=0)], Fault.EMPTY, " empty"),
+        ([kernel("k", body=0)], [kernel("k", body=0)], Fault.EMPTY, "k empty, and on no reference"),
+        ([], [kernel("k", body=0)], Fault.EMPTY, "k empty, and on no reference"),
         ([], [kernel("EmptyKernel", body=0)], None, ""),
     ],
 )
